@@ -414,8 +414,8 @@ static inline size_t plan_level_sums(int n_levels, int32_t n)
  * The last number of level 0 counts its different voxels. */
 sp_status plan_count_levels(cuda_plan_builder *b, const int32_t *rows, int32_t *sums,
                             int32_t *found, int32_t *found_host);
-/* Builds all levels of a plan that has dilated ones on the host and uploads them: about
- * 0.1 ms a thousand voxels. SP_EDATA as sp_cpu_plan_build. */
+/* Builds all levels of a plan that has dilated ones on the host and uploads
+ * them. SP_EDATA as sp_cpu_plan_build. */
 sp_status plan_take_host_levels(cuda_plan_builder *b, const int32_t *coords,
                                 const int32_t *sample_row);
 /* Builds all levels. n, key[0] and the host's tables are there. */

@@ -304,11 +304,11 @@ sp_status sp_resources_check_replicas(sp_resources *r, int64_t step)
 
 /* ---- training and evaluation ---- */
 
-/* Opens sampler and loader of a set: of the training without end, or of one pass in the
- * set's own order. Local. */
-static sp_status resources_open_loader(sp_resources *r, const sp_dataset *set,
-                                       int n_slots, sp_sampler *sampler,
-                                       sp_loader **loader)
+/* Opens the loader of a set, whose sampler is open: of the training without end, or of
+ * one pass in the set's own order. Local. */
+static sp_status resources_create_loader(sp_resources *r, const sp_dataset *set,
+                                         int n_slots, sp_sampler *sampler,
+                                         sp_loader **loader)
 {
     const bool is_training = set == &r->train;
     const sp_loader_options options = {
@@ -336,8 +336,17 @@ static sp_status resources_open_loader(sp_resources *r, const sp_dataset *set,
     };
 
     assert(r->net.impl && set->n_shards > 0 && !*loader);
-    SP_TRY(sp_sampler_open(sampler, set, r->comm, r->config, is_training));
+    assert(sampler->set == set);
     return sp_loader_create(loader, &options);
+}
+
+/* Opens sampler and loader of a set. Local. */
+static sp_status resources_open_loader(sp_resources *r, const sp_dataset *set,
+                                       int n_slots, sp_sampler *sampler,
+                                       sp_loader **loader)
+{
+    SP_TRY(sp_sampler_open(sampler, set, r->comm, r->config, set == &r->train));
+    return resources_create_loader(r, set, n_slots, sampler, loader);
 }
 
 sp_status sp_resources_open_training(sp_resources *r, int n_slots)
@@ -361,14 +370,14 @@ sp_status sp_resources_open_training(sp_resources *r, int n_slots)
 
 /* Warns if blocks see a point in different cells of the network's strides, since their
  * predictions of it then differ more than necessary. */
-static void look_at_blocks(const sp_resources *r)
+static void look_at_blocks(const sp_resources *r, const sp_dataset *set)
 {
-    const sp_recipe *recipe = r->val.recipe;
+    const sp_recipe *recipe = set->recipe;
     double factor;
     int64_t need;
 
     if (!recipe || recipe->block <= 0 ||
-        sp_voxel_factor(r->config, &r->val, &factor) != SP_OK)
+        sp_voxel_factor(r->config, set, &factor) != SP_OK)
         return;
     need = sp_graph_stride(&r->graph) * (int64_t)factor;
     if (recipe->alignment == 0 || recipe->alignment % need != 0)
@@ -376,34 +385,86 @@ static void look_at_blocks(const sp_resources *r)
             "eval.merge: the blocks of %s begin at multiples of %lld voxels (0: "
             "anywhere), the network's coarsest stride is %lld: their predictions "
             "agree less than after a conversion by this version",
-            r->val.shard[0].path, (long long)recipe->alignment, (long long)need);
+            set->shard[0].path, (long long)recipe->alignment, (long long)need);
 }
 
-sp_status sp_resources_measure_merging(sp_resources *r)
+static sp_status measure_merging_of(const sp_resources *r, const sp_dataset *set,
+                                    int64_t *bytes)
 {
     sp_scans scans;
     sp_status rc;
 
-    if (!r->config->eval.merge)
-        return SP_OK;
-    look_at_blocks(r);
-    rc = sp_scans_create(&scans, &r->val);
+    look_at_blocks(r, set);
+    rc = sp_scans_create(&scans, set);
     if (rc == SP_OK)
-        r->evaluation.merging_bytes = sp_merger_bytes(
-            &scans, r->n_classes, r->config->batch.eval_size, r->comm->size);
+        *bytes = sp_merger_bytes(&scans, r->n_classes, r->config->batch.eval_size,
+                                 r->comm->size);
     sp_scans_destroy(&scans);
     return rc;
+}
+
+sp_status sp_resources_measure_merging(sp_resources *r)
+{
+    if (!r->config->eval.merge)
+        return SP_OK;
+    SP_TRY(measure_merging_of(r, &r->val, &r->evaluation.merging_bytes));
+    for (int i = 0; i < r->n_val_sets; i++)
+        SP_TRY(measure_merging_of(r, &r->val_set[i].data,
+                                  &r->val_set[i].evaluation.merging_bytes));
+    return SP_OK;
 }
 
 sp_status sp_resources_open_evaluation(sp_resources *r)
 {
     assert(r->net.impl && !r->evaluation.loader);
     SP_TRY(sp_comm_agree(r->comm, sp_resources_measure_merging(r)));
+    r->evaluation.set = &r->val;
     r->evaluation.views =
         sp_views_choose(r->config, r->val.has_subvoxel, r->config->eval.views);
     return sp_comm_agree(r->comm, resources_open_loader(r, &r->val, SP_LOADER_SLOTS,
                                                         &r->evaluation.sampler,
                                                         &r->evaluation.loader));
+}
+
+sp_status sp_resources_open_val_sets(sp_resources *r, sp_sampler *first)
+{
+    sp_sampler *last = first;
+    sp_status rc = SP_OK;
+
+    assert(last->set == &r->val && !last->next);
+    for (int i = 0; i < r->n_val_sets && rc == SP_OK; i++) {
+        sp_val_set *set = &r->val_set[i];
+        sp_evaluation *e = &set->evaluation;
+
+        e->set = &set->data;
+        e->views =
+            sp_views_make(r->config, set->data.has_subvoxel, r->config->eval.views);
+        rc = sp_sampler_open(&e->sampler, &set->data, r->comm, r->config, false);
+        last->next = &e->sampler;
+        last = last->next;
+    }
+    return sp_comm_agree(r->comm, rc);
+}
+
+void sp_resources_exchange_evaluation(sp_resources *r, sp_evaluation *other)
+{
+    const sp_evaluation was = *other;
+
+    assert(!other->loader && r->evaluation.set && other->set);
+    sp_loader_destroy(r->evaluation.loader);
+    r->evaluation.loader = NULL;
+    *other = r->evaluation;
+    r->evaluation = was;
+}
+
+sp_status sp_resources_reopen_evaluation(sp_resources *r)
+{
+    sp_evaluation *e = &r->evaluation;
+
+    if (e->loader)
+        return SP_OK;
+    return sp_comm_agree(r->comm, resources_create_loader(r, e->set, SP_LOADER_SLOTS,
+                                                          &e->sampler, &e->loader));
 }
 
 static void close_loaders(sp_resources *r)
@@ -415,6 +476,8 @@ static void close_loaders(sp_resources *r)
     sp_cut_close(&r->cut);
     sp_sampler_close(&r->sampler);
     sp_sampler_close(&r->evaluation.sampler);
+    for (int i = 0; i < r->n_val_sets; i++)
+        sp_sampler_close(&r->val_set[i].evaluation.sampler);
 }
 
 sp_status sp_resources_turn_to_test(sp_resources *r)
@@ -445,6 +508,11 @@ void sp_resources_free(sp_resources *r)
     sp_dataset_close(&r->train);
     sp_dataset_close(&r->val);
     sp_dataset_close(&r->test);
+    for (int i = 0; i < r->n_val_sets; i++) {
+        free(r->val_set[i].name);
+        sp_dataset_close(&r->val_set[i].data);
+    }
+    free(r->val_set);
     sp_bank_close(r->bank);
     free(r->columns);
     sp_normalization_destroy(&r->norm);

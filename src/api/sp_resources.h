@@ -57,14 +57,22 @@ typedef struct sp_device_memory {
     int64_t free; /* the part that was free at the start */
 } sp_device_memory;
 
-/* The pass over data.val, which training, eval and predict make; zeroed if it was
- * not opened. */
+/* The pass over a set: over data.val, which training, eval and predict make, or a set of
+ * data.val_sets; zeroed if it was not opened. */
 typedef struct sp_evaluation {
+    const sp_dataset *set; /* borrowed */
     sp_views views;
     int64_t merging_bytes; /* memory of points that wait for their other blocks */
     sp_sampler sampler;
     sp_loader *loader; /* its planner distributes samples by the sampler */
 } sp_evaluation;
+
+/* A set of data.val_sets. */
+typedef struct sp_val_set {
+    char *name;
+    sp_dataset data;
+    sp_evaluation evaluation; /* without a loader while another set's has one */
+} sp_val_set;
 
 typedef struct sp_resources {
     const sp_config *config; /* borrowed */
@@ -86,6 +94,8 @@ typedef struct sp_resources {
     sp_transport transport; /* zeroed: not opened */
 
     sp_dataset train, val, test;   /* zeroed if they were not asked for */
+    sp_val_set *val_set; /* [n_val_sets] in the deck's order */
+    int n_val_sets;
     int *columns, n_columns; /* [n_columns] feature columns in use */
     sp_vectors vectors;      /* those among them that turn, for the loaders */
     struct sp_bank *bank; /* of augment.paste; NULL: nothing is pasted */
@@ -105,7 +115,7 @@ typedef struct sp_resources {
     sp_sampler sampler;
     sp_loader *loader; /* its planner distributes samples by the sampler; or NULL */
 
-    sp_evaluation evaluation;
+    sp_evaluation evaluation; /* the present one: of data.val, unless exchanged */
 } sp_resources;
 
 /* Zeroes the resources. Local. */
@@ -232,11 +242,19 @@ sp_status sp_resources_open_training(sp_resources *resources, int n_slots);
 /* Opens the loader of a pass over data.val, in its own order, in the views that
  * eval.views asks for. SP_EDATA: eval.merge, and the set does not record its blocks. */
 sp_status sp_resources_open_evaluation(sp_resources *resources);
+/* Opens the samplers of data.val_sets and chains them to data.val's, `first`, so that
+ * memory is foreseen for all of them. Collective, agreed. */
+sp_status sp_resources_open_val_sets(sp_resources *resources, sp_sampler *first);
+/* Exchanges the present evaluation with another one's, and closes its loader, so that
+ * one evaluation at a time takes memory. A second call exchanges them back. Local. */
+void sp_resources_exchange_evaluation(sp_resources *resources, sp_evaluation *other);
+/* Opens the loader of the present evaluation if that was closed. Collective, agreed. */
+sp_status sp_resources_reopen_evaluation(sp_resources *resources);
 /* After a training: closes its loaders and opens a loader for a pass over data.test,
  * which replaces data.val. Collective, agreed. */
 sp_status sp_resources_turn_to_test(sp_resources *resources);
-/* Checks that the blocks of data.val can be merged if eval.merge asks for it, and
- * measures the memory of waiting points. Local. SP_EDATA as above. */
+/* Checks that the blocks of data.val and of data.val_sets can be merged if eval.merge
+ * asks for it, and measures the memory of waiting points. Local. SP_EDATA as above. */
 sp_status sp_resources_measure_merging(sp_resources *resources);
 /* A file that weights are loaded from, and the parts to load. */
 typedef struct sp_weights_source {

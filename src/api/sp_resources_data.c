@@ -90,6 +90,46 @@ static sp_status open_train(sp_resources *r)
                                 config->data.folds > 1 ? &fold : NULL, r->comm);
 }
 
+/* Opens a set of data.val_sets, "NAME=FILES", whose form the deck's check has seen. */
+static sp_status open_val_set(sp_resources *r, char *text, sp_val_set *set)
+{
+    const size_t n = strcspn(text, "=");
+    char *files = text + n + 1;
+    double factor;
+
+    SP_TRY(sp_comm_agree(r->comm, (set->name = strndup(text, n))
+                                      ? SP_OK
+                                      : SP_FAIL(SP_EMEM, "out of memory")));
+    SP_TRY(sp_dataset_open(&set->data, &(sp_strings){1, &files}, r->comm));
+    SP_TRY(sp_dataset_match(&r->train, &set->data));
+    SP_TRY(sp_voxel_factor(r->config, &set->data, &factor));
+    if (!set->data.has_labels)
+        return SP_FAIL(SP_EDATA,
+                       "%s: /labels: set %s of data.val_sets is evaluated, expected "
+                       "labels, found none",
+                       set->data.shard[0].path, set->name);
+    if (set->data.n_samples == 0)
+        return SP_FAIL(SP_EDATA,
+                       "%s: set %s of data.val_sets has no samples, expected one at "
+                       "least",
+                       set->data.shard[0].path, set->name);
+    return SP_OK;
+}
+
+static sp_status open_val_sets(sp_resources *r)
+{
+    const sp_strings *text = &r->config->data.val_sets;
+
+    r->val_set = calloc((size_t)text->n + 1, sizeof *r->val_set);
+    SP_TRY(sp_comm_agree(r->comm,
+                         r->val_set ? SP_OK : SP_FAIL(SP_EMEM, "out of memory")));
+    for (int i = 0; i < text->n; i++) {
+        r->n_val_sets++;
+        SP_TRY(open_val_set(r, text->at[i], &r->val_set[i]));
+    }
+    return SP_OK;
+}
+
 sp_status sp_resources_open_data(sp_resources *r, bool with_train, bool with_val)
 {
     const sp_config *config = r->config;
@@ -113,6 +153,8 @@ sp_status sp_resources_open_data(sp_resources *r, bool with_train, bool with_val
         SP_TRY(sp_dataset_match(&r->train, &r->test));
         SP_TRY(sp_voxel_factor(config, &r->test, &factor));
     }
+    if (with_train && r->val.n_shards && config->data.val_sets.n > 0)
+        SP_TRY(open_val_sets(r));
     SP_TRY(sp_voxel_factor(config, set, &factor));
     SP_TRY(open_columns(r, set));
     return r->val.n_shards ? sp_voxel_factor(config, &r->val, &factor) : SP_OK;

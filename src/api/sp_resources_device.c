@@ -7,6 +7,7 @@
 #include "api/sp_resources.h"
 #include "api/sp_selftest.h"
 #include "base/sp_log.h"
+#include "base/sp_number.h"
 #include "base/sp_thread.h"
 #include "comm/sp_affinity.h"
 #include "cpu/cpu.h"
@@ -327,24 +328,36 @@ static int64_t choose_memory(sp_resources *r)
 
 sp_foresight sp_resources_foresight(const sp_resources *r, const sp_backend *backend)
 {
-    /* `check` opens no evaluation, so the views are made anew. */
-    const sp_views views =
-        sp_views_make(r->config, r->val.has_subvoxel, r->config->eval.views);
+    bool has_subvoxel = r->val.has_subvoxel;
+    int64_t n_samples = r->train.n_samples + r->val.n_samples;
+    int64_t unpacked_bytes = r->train.cache_bytes + r->val.cache_bytes;
+    int64_t merging_bytes = r->evaluation.merging_bytes;
+    sp_views views;
 
+    for (int i = 0; i < r->n_val_sets; i++) {
+        const sp_val_set *set = &r->val_set[i];
+
+        has_subvoxel = has_subvoxel || set->data.has_subvoxel;
+        n_samples += set->data.n_samples;
+        unpacked_bytes += set->data.cache_bytes;
+        merging_bytes = sp_most(merging_bytes, set->evaluation.merging_bytes);
+    }
+    /* `check` opens no evaluation, so the views are made anew. */
+    views = sp_views_make(r->config, has_subvoxel, r->config->eval.views);
     return (sp_foresight){
         .config = r->config,
         .graph = &r->graph,
         .backend = backend,
         .columns = r->columns,
         .n_columns = r->n_columns,
-        .n_samples = r->train.n_samples + r->val.n_samples,
-        .unpacked_bytes = r->train.cache_bytes + r->val.cache_bytes,
+        .n_samples = n_samples,
+        .unpacked_bytes = unpacked_bytes,
         .n_ranks = r->comm->size,
         .n_local = r->comm->local_size,
         .is_predicting = r->is_predicting,
         .n_views = views.n,
         .has_scaled_views = sp_views_are_scaled(&views),
-        .merging_bytes = r->evaluation.merging_bytes,
+        .merging_bytes = merging_bytes,
     };
 }
 
@@ -378,7 +391,11 @@ static bool is_surely_enough(const sp_foresight *what, const sp_sampler *train,
     const double weights = 2e1 * (double)what->graph->n_floats;
     const double fixed = what->n_local * (weights + (256 << 20));
 
-    return fixed + most_of_step(what, train) + most_of_step(what, eval) < there;
+    double most = 0;
+
+    for (; eval; eval = eval->next)
+        most = fmax(most, most_of_step(what, eval));
+    return fixed + most_of_step(what, train) + most < there;
 }
 
 /* If the ranks of a node may need more than the node has, the kernel would end one of

@@ -41,7 +41,8 @@ static sp_status eval_open_evaluation(evaluation *e)
     SP_TRY(sp_resources_cut(r));
     SP_TRY(sp_arena_create(&e->scratch, 0, "predictions"));
     return sp_comm_agree(
-        r->comm, sp_metrics_create(&e->metrics, r->n_classes, sp_evaluate_parts(r)));
+        r->comm, sp_metrics_create(&e->metrics, r->n_classes,
+                                   sp_evaluate_parts(r, &r->evaluation)));
 }
 
 /* Times a forward pass by both clocks. */

@@ -76,6 +76,9 @@ typedef struct sp_sampler {
     sp_bound bound;
     bool is_whole; /* bounds are applied as if one rank held all samples */
     struct sp_sampler_scratch *scratch;
+    /* The sampler of another evaluation, which runs at another time and in the same
+     * memory (api/memory/sp_cut.h); borrowed; NULL: there is no other. */
+    struct sp_sampler *next;
 } sp_sampler;
 
 /* The part of a micro-batch that this rank computes. */

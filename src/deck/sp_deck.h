@@ -78,6 +78,7 @@ typedef struct sp_resume {
 typedef struct sp_config {
     struct {
         sp_strings train, val, test, features;
+        sp_strings val_sets; /* each "NAME=FILES"; the names differ */
         int folds, fold; /* folds below 2: data.val is evaluated */
         double voxel_size;
         bool normalize, verify;

@@ -44,6 +44,40 @@ static sp_status check_lists(const sp_config *config)
     return SP_OK;
 }
 
+/* The characters of a name, which becomes a part of tags, keys and lines. */
+static bool deck_is_name(const char *text, size_t n)
+{
+    enum { LONGEST = 40 };
+    static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+                                  "0123456789_-.";
+
+    return 0 < n && n <= LONGEST && strspn(text, allowed) == n;
+}
+
+static sp_status deck_check_val_sets(const sp_config *config)
+{
+    const char *where = sp_config_where(config, "data.val_sets");
+    const sp_strings *sets = &config->data.val_sets;
+
+    for (int i = 0; i < sets->n; i++) {
+        const char *text = sets->at[i];
+        const size_t n = strcspn(text, "=");
+
+        if (!deck_is_name(text, n) || text[n] != '=' || !text[n + 1])
+            return SP_FAIL(SP_EUSAGE,
+                           "%sdata.val_sets: \"%s\", expected \"NAME=FILES\" with a "
+                           "name of up to 40 letters, digits, _ - and .",
+                           where, text);
+        for (int j = 0; j < i; j++)
+            if (strncmp(sets->at[j], text, n + 1) == 0)
+                return SP_FAIL(SP_EUSAGE,
+                               "%sdata.val_sets has the name %.*s twice, in \"%s\" and "
+                               "in \"%s\": give each set a name of its own",
+                               where, (int)n, text, sets->at[j], text);
+    }
+    return SP_OK;
+}
+
 static sp_status check_elastic(const sp_config *config)
 {
     const sp_doubles *elastic = &config->augment.elastic;
@@ -128,6 +162,7 @@ sp_status sp_deck_check_together(const sp_config *config)
 {
     assert(config);
     SP_TRY(check_lists(config));
+    SP_TRY(deck_check_val_sets(config));
     SP_TRY(deck_check_mix(config));
     SP_TRY(deck_check_range(config));
     SP_TRY(deck_check_crop(config));
@@ -234,6 +269,12 @@ static void warn_of_data(const sp_config *config)
 {
     if (config->data.folds > 1 && is_meant(config, "data.val"))
         sp_log_warn0("ignored, not used by data.folds: data.val");
+    if (config->data.val_sets.n == 0)
+        return;
+    if (config->data.val.n == 0 && config->data.folds < 2)
+        sp_log_warn0("ignored, not used without data.val: data.val_sets");
+    else if (config->run.eval_every == 0)
+        sp_log_warn0("ignored, not used with run.eval_every = 0: data.val_sets");
 }
 
 static void deck_warn_of_augment(const sp_config *config)

@@ -24,6 +24,8 @@ const sp_key sp_deck_key[] = {
  NULL, "shards to evaluate and predict: paths or globs"},
 {"data", "test", SP_KEY_TEXTS, AT(data.test), "[]", NULL, NULL, NULL,
  "shards that a training evaluates once, at its end, with its best weights"},
+{"data", "val_sets", SP_KEY_TEXTS, AT(data.val_sets), "[]", NULL, NULL, NULL,
+ "further sets evaluated after data.val and reported by name: \"NAME=FILES\""},
 {"data", "folds", SP_KEY_INT, AT(data.folds), "0", "[0, 10000]", "folds", NULL,
  "cross-validation: deal the files of data.train, by name, to so many folds; 0, 1: off"},
 {"data", "fold", SP_KEY_INT, AT(data.fold), "0", "[0, 9999]", NULL, NULL,

@@ -197,6 +197,32 @@ static void add_later(const sp_page *page, const sp_story *s)
     sp_html_raw(page->html, "</tbody></table></div>\n");
 }
 
+/* The scores of data.val_sets at the evaluation of the table. */
+static void add_val_sets(const sp_page *page, const sp_story_eval *e)
+{
+    if (e->n_sets == 0)
+        return;
+    sp_html_raw(
+        page->html,
+        "<div class=\"wide\"><table><thead><tr><th>validation set</th>"
+        "<th>samples</th><th>loss</th><th>accuracy</th><th>mean IoU</th>"
+        "<th>of points</th><th>merged</th></tr></thead><tbody>\n");
+    for (int i = 0; i < e->n_sets; i++) {
+        const sp_story_eval *set = &e->set[i];
+
+        sp_html_put(page->html, "<tr><td>", set->name, "</td><td>");
+        sp_page_add_count(page, set->samples);
+        sp_html_raw(page->html, "</td>");
+        page_classes_add_cell(page, set->loss, false);
+        page_classes_add_cell(page, set->accuracy, false);
+        page_classes_add_cell(page, set->miou, false);
+        page_classes_add_cell(page, set->point_miou, false);
+        page_classes_add_cell(page, sp_story_merged_score(set), false);
+        sp_html_raw(page->html, "</tr>\n");
+    }
+    sp_html_raw(page->html, "</tbody></table></div>\n");
+}
+
 /* Adds a section: its head once, then `add`'s output for each evaluated run's counts.
  * False: no run has been. */
 static bool add_section(const sp_page *page, const char *head,
@@ -223,6 +249,7 @@ static void page_add_run(const sp_page *page, int run, const counts *c)
 {
     add_origin(page, c);
     page_add_table(page, c);
+    add_val_sets(page, c->eval);
     add_later(page, &page->story[run]);
 }
 

@@ -167,6 +167,9 @@ static void free_eval(sp_story_eval *e)
     free(e->point_confusion);
     free(e->time);
     free(e->checkpoint);
+    for (int i = 0; i < e->n_sets; i++)
+        free(e->set[i].name);
+    free(e->set);
 }
 
 static void free_start(sp_story_start *s)

@@ -58,6 +58,10 @@ typedef struct sp_story_eval {
     double merged_miou, merged_point_miou;
     double *merged_iou, *merged_point_iou; /* [n_classes] as iou */
     char *time, *checkpoint;               /* by sptrain eval; else NULL */
+    /* [n_sets] of data.val_sets: only numbers, and the name as `name`. */
+    struct sp_story_eval *set;
+    int n_sets;
+    char *name; /* NULL: not of such a set */
 } sp_story_eval;
 
 /* A start or a resume. A text that the line has not is "". */

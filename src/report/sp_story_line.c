@@ -129,22 +129,47 @@ static sp_status take_confusion(const json_t *matrix, int n, int64_t **confusion
     return SP_OK;
 }
 
+static sp_story_eval story_scores(const json_t *line)
+{
+    const json_t *merged = json_object_get(line, "merged");
+
+    return (sp_story_eval){.step = story_number(line, "step"),
+                           .epoch = story_number(line, "epoch"),
+                           .samples = story_number(line, "samples"),
+                           .loss = story_number(line, "loss"),
+                           .accuracy = story_number(line, "accuracy"),
+                           .miou = story_number(line, "miou"),
+                           .point_accuracy = story_number(line, "point_accuracy"),
+                           .point_miou = story_number(line, "point_miou"),
+                           .merged_miou = story_number(merged, "miou"),
+                           .merged_point_miou = story_number(merged, "point_miou")};
+}
+
+/* Copies the scores of data.val_sets. */
+static sp_status take_val_sets(sp_story_eval *e, const json_t *sets)
+{
+    const char *name;
+    const json_t *set;
+
+    e->set = calloc(json_object_size(sets) + 1, sizeof *e->set);
+    if (!e->set)
+        return story_out_of_memory();
+    json_object_foreach((json_t *)(uintptr_t)sets, name, set) {
+        e->set[e->n_sets] = story_scores(set);
+        e->set[e->n_sets].name = strdup(name);
+        if (!e->set[e->n_sets++].name)
+            return story_out_of_memory();
+    }
+    return SP_OK;
+}
+
 static sp_status fill_eval(sp_story_eval *e, const json_t *line, bool is_later)
 {
     const json_t *matrix = json_object_get(line, "confusion");
     const json_t *merged = json_object_get(line, "merged");
     bool is_short = false;
 
-    *e = (sp_story_eval){.step = story_number(line, "step"),
-                         .epoch = story_number(line, "epoch"),
-                         .samples = story_number(line, "samples"),
-                         .loss = story_number(line, "loss"),
-                         .accuracy = story_number(line, "accuracy"),
-                         .miou = story_number(line, "miou"),
-                         .point_accuracy = story_number(line, "point_accuracy"),
-                         .point_miou = story_number(line, "point_miou"),
-                         .merged_miou = story_number(merged, "miou"),
-                         .merged_point_miou = story_number(merged, "point_miou")};
+    *e = story_scores(line);
     e->n_classes = json_is_array(matrix)
                        ? (int)json_array_size(matrix)
                        : (int)json_object_size(json_object_get(line, "iou"));
@@ -158,6 +183,7 @@ static sp_status fill_eval(sp_story_eval *e, const json_t *line, bool is_later)
     SP_TRY(take_confusion(matrix, e->n_classes, &e->confusion));
     SP_TRY(take_confusion(json_object_get(line, "point_confusion"), e->n_classes,
                           &e->point_confusion));
+    SP_TRY(take_val_sets(e, json_object_get(line, "sets")));
     if (is_later) {
         e->time = text(line, "time", &is_short);
         e->checkpoint = text(line, "checkpoint", &is_short);

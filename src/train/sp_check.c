@@ -18,6 +18,8 @@ static sp_status check_memory(sp_resources *r, sp_sampler *sampler)
     if (has_eval && rc == SP_OK)
         rc = sp_sampler_open(&val, &r->val, r->comm, r->config, false);
     rc = sp_comm_agree(r->comm, rc);
+    if (has_eval && rc == SP_OK)
+        rc = sp_resources_open_val_sets(r, &val);
     if (rc == SP_OK)
         rc = sp_check_memory(r, sampler, has_eval ? &val : NULL);
     sp_cut_close(&r->cut); /* closed before the samplers that it refers to */

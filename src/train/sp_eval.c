@@ -22,11 +22,12 @@ static sp_status eval_evaluate(sp_infer *infer, sp_metrics *metrics)
                        "%s: /labels: expected for evaluation, found none "
                        "(sptrain predict needs none)",
                        r->val.shard[0].path);
-    SP_TRY(sp_comm_agree(r->comm, sp_metrics_create(metrics, r->n_classes,
-                                                            sp_evaluate_parts(r))));
+    SP_TRY(sp_comm_agree(r->comm,
+                         sp_metrics_create(metrics, r->n_classes,
+                                           sp_evaluate_parts(r, &r->evaluation))));
     SP_TRY(sp_evaluate_pass(r, metrics, eval_check_stop, NULL,
                             r->config->run.pictures ? &pictures_s : NULL));
-    SP_TRY(sp_report_eval(r, metrics, NULL, infer->path, NULL));
+    SP_TRY(sp_report_eval(r, metrics, NULL, NULL, infer->path, NULL));
     sp_report_table(r, metrics);
     sp_report_renew(r);
     return SP_OK;

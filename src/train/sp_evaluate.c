@@ -75,17 +75,19 @@ sp_status sp_evaluate_check(const sp_resources *r, const sp_batch *batch,
     if (find_unpredicted(batch, prediction, &b, &voxel))
         return SP_FAIL(
             SP_ENUMERIC, "%s: voxel %lld: the output of layer `%s` is not finite: %s",
-            sp_dataset_print_sample(&r->val, batch->sample_id[b], text, sizeof text),
+            sp_dataset_print_sample(r->evaluation.set, batch->sample_id[b], text,
+                                    sizeof text),
             (long long)voxel, graph->node[graph->n_nodes - 1].name, blame(r, cause));
     if (!r->fault[0] || batch->n_samples == 0)
         return SP_OK;
     return SP_FAIL(
         SP_ENUMERIC, "%s: the output of layer `%s` is finite, but not the weights: %s",
-        sp_dataset_print_sample(&r->val, batch->sample_id[0], text, sizeof text),
+        sp_dataset_print_sample(r->evaluation.set, batch->sample_id[0], text,
+                                sizeof text),
         graph->node[graph->n_nodes - 1].name, blame(r, cause));
 }
 
-/* A pass over data.val on this rank. */
+/* A pass over a set on this rank. */
 typedef struct pass {
     sp_resources *resources;
     sp_metrics *metrics;
@@ -186,7 +188,7 @@ static sp_status train_evaluate_batch(void *arg, const sp_batch *batch)
         SP_TRY(end_views(p, batch));
     if (!is_plain)
         return SP_OK;
-    metrics->n_samples += count_samples(&r->val, batch);
+    metrics->n_samples += count_samples(r->evaluation.set, batch);
     for (int b = 0; metrics->point_confusion && b < batch->n_samples; b++)
         sp_metrics_add_points(metrics->point_confusion, metrics->n_classes,
                               &batch->sample[b], batch->row_of + batch->row_of_at[b],
@@ -205,7 +207,8 @@ static void show(pass *p, const sp_batch *batch)
         batch->view < p->resources->evaluation.views.n - 1)
         return;
     p->n_done += batch->step_samples;
-    sp_session_count(p->resources->session, p->n_done, p->resources->val.n_samples);
+    sp_session_count(p->resources->session, p->n_done,
+                     p->resources->evaluation.set->n_samples);
     if (sp_progress_is_due(&p->progress))
         sp_progress_at(&p->progress, p->n_done, "mIoU %.3f",
                        sp_metrics_miou(m->confusion, m->n_classes));
@@ -226,8 +229,8 @@ sp_status sp_evaluate_next(sp_resources *r, sp_batch **batch, sp_evaluate_work *
     if (rc == SP_OK)
         rc = work(arg, *batch);
     if (rc == SP_EMEM)
-        rc = sp_cut_explain(&r->cut, &r->cut.eval, (*batch)->sample_id,
-                            (*batch)->n_samples);
+        rc = sp_cut_explain(&r->cut, sp_cut_eval(&r->cut, r->evaluation.set),
+                            (*batch)->sample_id, (*batch)->n_samples);
     return rc;
 }
 
@@ -295,12 +298,12 @@ static sp_status run_pass(pass *p)
     return sp_comm_agree(r->comm, p->found);
 }
 
-int sp_evaluate_parts(const sp_resources *r)
+int sp_evaluate_parts(const sp_resources *r, const sp_evaluation *e)
 {
     const bool is_merged = r->config->eval.merge;
-    const int points = r->val.has_points ? SP_METRICS_POINTS : 0;
+    const int points = e->set->has_points ? SP_METRICS_POINTS : 0;
 
-    if (!sp_merging_is_mean(r) && !is_merged)
+    if (!sp_merging_is_mean(r, e) && !is_merged)
         return points;
     return points | (points ? SP_METRICS_MERGED_POINTS : 0) |
            (is_merged ? 0 : SP_METRICS_MERGED);
@@ -313,13 +316,15 @@ sp_status sp_evaluate_pass(sp_resources *r, sp_metrics *metrics,
     pass p = {.resources = r, .metrics = metrics, .check_stop = check_stop, .arg = arg};
     sp_status rc;
 
-    assert(r->evaluation.loader && metrics->n_classes == r->n_classes);
+    assert(r->evaluation.set && metrics->n_classes == r->n_classes);
+    SP_TRY(sp_resources_reopen_evaluation(r));
     sp_metrics_zero(metrics);
     SP_TRY(sp_arena_create(&p.scratch, 0, "predictions"));
     if (pictures_s)
         sp_gallery_create(&p.gallery, r->n_classes);
-    sp_session_count(r->session, 0, r->val.n_samples);
-    sp_progress_begin(&p.progress, "evaluating", "samples", r->val.n_samples);
+    sp_session_count(r->session, 0, r->evaluation.set->n_samples);
+    sp_progress_begin(&p.progress, "evaluating", "samples",
+                      r->evaluation.set->n_samples);
     rc = run_pass(&p);
     sp_progress_end(&p.progress);
     sp_merging_destroy(&p.merging);

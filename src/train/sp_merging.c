@@ -5,9 +5,9 @@
 
 #include "train/sp_members.h"
 
-bool sp_merging_is_mean(const sp_resources *r)
+bool sp_merging_is_mean(const sp_resources *r, const sp_evaluation *e)
 {
-    return r->evaluation.views.n > 1 || r->members;
+    return e->views.n > 1 || r->members;
 }
 
 sp_status sp_merging_open(sp_merging *m, sp_resources *r, sp_merger_done *done,
@@ -18,7 +18,7 @@ sp_status sp_merging_open(sp_merging *m, sp_resources *r, sp_merger_done *done,
 
     assert(r->evaluation.loader && r->evaluation.views.n >= 1);
     *m = (sp_merging){.resources = r, .with_blocks = config->eval.merge};
-    m->is_mean = sp_merging_is_mean(r);
+    m->is_mean = sp_merging_is_mean(r, &r->evaluation);
     m->is_on = m->with_blocks || m->is_mean;
     if (!m->is_on)
         return SP_OK;
@@ -26,7 +26,7 @@ sp_status sp_merging_open(sp_merging *m, sp_resources *r, sp_merger_done *done,
     SP_TRY(sp_comm_agree(r->comm, rc));
     if (!m->with_blocks)
         return SP_OK;
-    rc = sp_merger_open(&m->merger, &r->val, r->n_classes, r->comm, done, arg);
+    rc = sp_merger_open(&m->merger, r->evaluation.set, r->n_classes, r->comm, done, arg);
     return sp_comm_agree(r->comm, rc);
 }
 

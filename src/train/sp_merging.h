@@ -36,7 +36,8 @@ sp_status sp_merging_open(sp_merging *merging, sp_resources *resources,
                           sp_merger_done *done, void *arg);
 void sp_merging_destroy(sp_merging *merging);
 /* True if the merging averages several views or models. Local. */
-bool sp_merging_is_mean(const sp_resources *resources);
+bool sp_merging_is_mean(const sp_resources *resources,
+                        const sp_evaluation *evaluation);
 /* True for the last view of a micro-batch. */
 bool sp_merging_is_last(const sp_merging *merging, const sp_batch *batch);
 /* Adds the logits of one view, which are finite and in backend memory. After the last

@@ -46,11 +46,12 @@ sp_status sp_report_test(struct sp_resources *resources, const sp_metrics *metri
 /* Writes the eval event, with its position, and prints one line. checkpoint: the
  * checkpoint of `sptrain eval`, which writes to evaluations.jsonl too, with checkpoint,
  * data and arguments of the command; NULL in a training. averaged: the results of the
- * averaged weights; NULL if weights are not averaged. *metrics_bytes, unless NULL,
- * becomes the length of metrics.jsonl. */
+ * averaged weights; NULL if weights are not averaged. sets: [n_val_sets] results of
+ * data.val_sets; NULL if there are no such sets. *metrics_bytes, unless NULL, becomes the
+ * length of metrics.jsonl. */
 sp_status sp_report_eval(struct sp_resources *resources, const sp_metrics *metrics,
-                         const sp_metrics *averaged, const char *checkpoint,
-                         int64_t *metrics_bytes);
+                         const sp_metrics *averaged, const sp_metrics *sets,
+                         const char *checkpoint, int64_t *metrics_bytes);
 /* Rank 0, of `sptrain predict`: writes the predict event, with the contents of the
  * files. Local. SP_EIO. */
 sp_status sp_report_predict(struct sp_resources *resources, const char *checkpoint,

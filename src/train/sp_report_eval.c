@@ -54,15 +54,17 @@ static void report_write_points(const sp_resources *r, sp_events *events,
     write_confusion("point_confusion", points, n);
 }
 
-/* The merged predictions, beside the plain ones and in the same words. */
-static void write_merged(const sp_resources *r, const sp_metrics *m, sp_events *events)
+/* The merged predictions of an evaluation, beside the plain ones and in the same words.
+ */
+static void write_merged(const sp_resources *r, const sp_evaluation *e,
+                         const sp_metrics *m, sp_events *events)
 {
     const int n = m->n_classes;
 
     if (!m->merged && !m->merged_points)
         return;
     sp_json_begin_object(json, "merged");
-    sp_json_int(json, "views", r->evaluation.views.n);
+    sp_json_int(json, "views", e->views.n);
     if (r->members)
         sp_json_int(json, "models", r->members->n + 1);
     sp_json_bool(json, "blocks", r->config->eval.merge);
@@ -103,22 +105,47 @@ static void write_average(const sp_resources *r, const sp_metrics *m, sp_events 
     }
 }
 
-/* Writes to the line at hand and to the events of a training; else events is NULL.
- */
-static void write_eval(const sp_resources *r, const sp_metrics *m, sp_events *events)
+/* Writes to the line at hand and, as this group, to the events of a training; else
+ * events is NULL. */
+static void write_plain(const sp_resources *r, const sp_metrics *m, sp_events *events,
+                        const char *group)
 {
     const int n = m->n_classes;
 
     sp_json_int(json, "samples", m->n_samples);
     sp_json_int(json, "voxels", sp_metrics_total(m->confusion, n));
-    sp_report_number(events, "eval", "loss", eval_loss(m));
-    sp_report_number(events, "eval", "accuracy", sp_metrics_accuracy(m->confusion, n));
-    sp_report_number(events, "eval", "miou", sp_metrics_miou(m->confusion, n));
-    write_iou(r, events, "eval", "iou", m->confusion);
+    sp_report_number(events, group, "loss", eval_loss(m));
+    sp_report_number(events, group, "accuracy", sp_metrics_accuracy(m->confusion, n));
+    sp_report_number(events, group, "miou", sp_metrics_miou(m->confusion, n));
+    write_iou(r, events, group, "iou", m->confusion);
     write_confusion("confusion", m->confusion, n);
     if (m->point_confusion)
-        report_write_points(r, events, "eval", m->point_confusion, n);
-    write_merged(r, m, events);
+        report_write_points(r, events, group, m->point_confusion, n);
+}
+
+static void write_eval(const sp_resources *r, const sp_metrics *m, sp_events *events)
+{
+    write_plain(r, m, events, "eval");
+    write_merged(r, &r->evaluation, m, events);
+}
+
+/* The results of data.val_sets, each by its name. */
+static void write_val_sets(const sp_resources *r, const sp_metrics *sets,
+                           sp_events *events)
+{
+    char group[64];
+
+    sp_json_begin_object(json, "sets");
+    for (int i = 0; i < r->n_val_sets; i++) {
+        const sp_val_set *set = &r->val_set[i];
+
+        snprintf(group, sizeof group, "eval-%s", set->name);
+        sp_json_begin_object(json, set->name);
+        write_plain(r, &sets[i], events, group);
+        write_merged(r, &set->evaluation, &sets[i], NULL);
+        sp_json_end_object(json);
+    }
+    sp_json_end_object(json);
 }
 
 /* Adds " NAME_miou=0.1234 NAME_accuracy=0.1234" of a matrix that is there. */
@@ -154,7 +181,8 @@ static sp_status report_add_picture(sp_events *events, const char *name,
     return rc;
 }
 
-static void print_eval(const char *event, const sp_metrics *m,
+/* key: of the set in the deck. */
+static void print_eval(const char *event, const char *key, const sp_metrics *m,
                        const sp_metrics *averaged, int64_t epoch, int64_t step)
 {
     const int n = m->n_classes;
@@ -170,8 +198,18 @@ static void print_eval(const char *event, const sp_metrics *m,
                 eval_loss(m), sp_metrics_accuracy(m->confusion, n), sp_metrics_miou(m->confusion, n),
                 more);
     if (isnan(sp_metrics_accuracy(m->confusion, n)))
-        sp_log_warn0("no voxel of data.%s has a label: there is nothing to evaluate",
-                     strcmp(event, "test") == 0 ? "test" : "val");
+        sp_log_warn0("no voxel of %s has a label: there is nothing to evaluate", key);
+}
+
+static void print_val_sets(const sp_resources *r, const sp_metrics *sets)
+{
+    char event[64], key[64];
+
+    for (int i = 0; i < r->n_val_sets; i++) {
+        snprintf(event, sizeof event, "eval_set=%s", r->val_set[i].name);
+        snprintf(key, sizeof key, "data.val_sets %s", r->val_set[i].name);
+        print_eval(event, key, &sets[i], NULL, r->session->epoch, r->session->step);
+    }
 }
 
 /* Writes what `sptrain eval` or `sptrain predict` was asked for: the arguments of the
@@ -204,8 +242,8 @@ static void write_request(const sp_resources *r, const char *checkpoint)
 /* Rank 0: writes the line of metrics.jsonl (with a checkpoint, of evaluations.jsonl
  * too) and the events of a training, prints it and starts after_save. */
 static sp_status report_eval(sp_resources *r, const sp_metrics *m,
-                             const sp_metrics *averaged, const char *checkpoint,
-                             int64_t *metrics_bytes)
+                             const sp_metrics *averaged, const sp_metrics *sets,
+                             const char *checkpoint, int64_t *metrics_bytes)
 {
     sp_session *s = r->session;
     sp_events *events = s->run.events;
@@ -222,6 +260,8 @@ static sp_status report_eval(sp_resources *r, const sp_metrics *m,
     write_eval(r, m, events);
     if (averaged)
         write_average(r, averaged, events);
+    if (sets)
+        write_val_sets(r, sets, events);
     if (!checkpoint)
         sp_report_time(now_s);
     SP_TRY(report_add_picture(events, "confusion", m->confusion, m->n_classes));
@@ -235,7 +275,9 @@ static sp_status report_eval(sp_resources *r, const sp_metrics *m,
     if (checkpoint)
         SP_TRY(sp_run_deliver(&s->run));
     SP_TRY(events ? sp_report_events_end(&s->run) : SP_OK);
-    print_eval("eval", m, averaged, s->epoch, s->step);
+    print_eval("eval", "data.val", m, averaged, s->epoch, s->step);
+    if (sets)
+        print_val_sets(r, sets);
     if (checkpoint)
         sp_run_after_save(&s->run, s->config->run.after_save,
                           sp_file_in(s->run.dir, "evaluations.jsonl", path));
@@ -245,13 +287,13 @@ static sp_status report_eval(sp_resources *r, const sp_metrics *m,
 }
 
 sp_status sp_report_eval(sp_resources *r, const sp_metrics *metrics,
-                         const sp_metrics *averaged, const char *checkpoint,
-                         int64_t *metrics_bytes)
+                         const sp_metrics *averaged, const sp_metrics *sets,
+                         const char *checkpoint, int64_t *metrics_bytes)
 {
     assert(metrics->sums);
     return sp_comm_agree(r->comm,
                          r->comm->rank == 0
-                             ? report_eval(r, metrics, averaged, checkpoint,
+                             ? report_eval(r, metrics, averaged, sets, checkpoint,
                                            metrics_bytes)
                              : SP_OK);
 }
@@ -276,7 +318,7 @@ static sp_status report_test(sp_resources *r, const sp_metrics *m, const char *w
     sp_report_time(sp_time_s());
     SP_TRY(sp_json_end(json, &line));
     SP_TRY(sp_run_event(&r->session->run, line, metrics_bytes));
-    print_eval("test", m, NULL, epoch, step);
+    print_eval("test", "data.test", m, NULL, epoch, step);
     return SP_OK;
 }
 

@@ -48,6 +48,8 @@ static void print_notes(const sp_trainer *trainer)
         print_untilted(r);
     if (r->val.n_shards && config->run.eval_every > 0)
         sp_resources_warn_far(r, &r->val);
+    for (int i = 0; config->run.eval_every > 0 && i < r->n_val_sets; i++)
+        sp_resources_warn_far(r, &r->val_set[i].data);
 }
 
 void sp_report_machine(const sp_resources *r)
@@ -120,6 +122,11 @@ void sp_report_data(const sp_resources *r, const sp_sampler *sampler)
                 sp_plural(r->val.n_samples), (long long)r->val.n_voxels, r->n_classes,
                 r->n_columns, sp_plural(r->n_columns),
                 r->norm.mean ? ", normalized" : "");
+    for (int i = 0; i < r->n_val_sets; i++)
+        sp_log_info("data: validation set %s: %lld sample%s (%lld voxels)",
+                    r->val_set[i].name, (long long)r->val_set[i].data.n_samples,
+                    sp_plural(r->val_set[i].data.n_samples),
+                    (long long)r->val_set[i].data.n_voxels);
     word_schedule(r->config, lr, schedule, sizeof schedule);
     sp_log_info("batch: %g sample%s a step in the world, %.6g a node, %.6g a rank; "
                 "%lld step%s an epoch; effective learning rate %g%s",

@@ -100,14 +100,15 @@ static int count_shared(const sp_dataset *train, const sp_dataset *val)
     return n;
 }
 
-static void print_shared(const sp_resources *r)
+/* name: of the set in data.val_sets, or "". */
+static void print_shared(const sp_resources *r, const sp_dataset *set, const char *name)
 {
-    const int n = count_shared(&r->train, &r->val);
+    const int n = count_shared(&r->train, set);
 
     if (n > 0)
-        sp_log_warn0("files of data.val that are in data.train too: %d of %d; the "
+        sp_log_warn0("files of data.val%s%s that are in data.train too: %d of %d; the "
                      "evaluation is in part of what was trained on",
-                     n, r->val.n_shards);
+                     *name ? "_sets " : "", name, n, set->n_shards);
 }
 
 /* Rank 0: names the classes that only the validation data have. */
@@ -164,6 +165,8 @@ sp_status sp_report_notes(sp_resources *r, const sp_sampler *sampler)
     if (!r->val.has_labels)
         sp_log_warn0("data.val has no /labels, so nothing is evaluated");
     if (r->comm->rank == 0)
-        print_shared(r);
+        print_shared(r, &r->val, "");
+    for (int i = 0; r->comm->rank == 0 && i < r->n_val_sets; i++)
+        print_shared(r, &r->val_set[i].data, r->val_set[i].name);
     return r->val.has_labels && r->train.has_labels ? report_classes(r) : SP_OK;
 }

@@ -77,8 +77,9 @@ static sp_status evaluate_test(sp_trainer *t, sp_status (*check_stop)(void *arg)
 
     SP_TRY(load_best(t, at));
     SP_TRY(sp_resources_turn_to_test(r));
-    SP_TRY(sp_comm_agree(t->session->comm, sp_metrics_create(metrics, r->n_classes,
-                                                             sp_evaluate_parts(r))));
+    SP_TRY(sp_comm_agree(r->comm,
+                         sp_metrics_create(metrics, r->n_classes,
+                                           sp_evaluate_parts(r, &r->evaluation))));
     SP_TRY(sp_evaluate_pass(r, metrics, check_stop, t, NULL));
     return sp_report_test(r, metrics, isnan(t->state.best) ? "" : "best.h5", at[0],
                           at[1], &t->state.metrics_bytes);

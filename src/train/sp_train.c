@@ -137,6 +137,29 @@ static sp_status evaluate_average(sp_trainer *t)
     return rc;
 }
 
+/* Evaluates data.val_sets one after another, with the weights that run.weights names. */
+static sp_status train_evaluate_sets(sp_trainer *t)
+{
+    sp_resources *r = &t->resources;
+    const bool is_averaged = r->config->run.weights == SP_WEIGHTS_EMA;
+    sp_status rc = SP_OK;
+
+    if (!t->sets)
+        return SP_OK;
+    if (is_averaged)
+        sp_resources_exchange_average(r);
+    for (int i = 0; i < r->n_val_sets && rc == SP_OK; i++) {
+        sp_evaluation *of_set = &r->val_set[i].evaluation;
+
+        sp_resources_exchange_evaluation(r, of_set);
+        rc = sp_evaluate_pass(r, &t->sets[i], train_check_stop, t, NULL);
+        sp_resources_exchange_evaluation(r, of_set);
+    }
+    if (is_averaged)
+        sp_resources_exchange_average(r);
+    return rc;
+}
+
 static sp_status train_evaluate(sp_trainer *t, bool is_final, bool *is_best)
 {
     const int every = t->session->config->run.report_every;
@@ -150,8 +173,9 @@ static sp_status train_evaluate(sp_trainer *t, bool is_final, bool *is_best)
                             with_pictures ? &t->pictures_s : NULL));
     if (has_average)
         SP_TRY(evaluate_average(t));
+    SP_TRY(train_evaluate_sets(t));
     SP_TRY(sp_report_eval(&t->resources, &t->metrics, has_average ? &t->averaged : NULL,
-                          NULL, &t->state.metrics_bytes));
+                          t->sets, NULL, &t->state.metrics_bytes));
     if (is_reported && !is_final) /* the last one is made when the end is written */
         sp_report_renew(&t->resources);
     t->score = sp_metrics_score(

@@ -37,6 +37,7 @@ typedef struct sp_trainer {
     sp_session *session;            /* the resources' session */
     sp_metrics metrics;             /* results of the latest evaluation */
     sp_metrics averaged;            /* with train.ema: the averaged weights' */
+    sp_metrics *sets; /* [n_val_sets] of data.val_sets; NULL: there are no such sets */
     sp_times times;
     /* Rank 0, from the first step on; else NULL (sp_resume.h). */
     struct sp_saver *saver;

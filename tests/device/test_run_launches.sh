@@ -51,10 +51,10 @@ HC_BLOCKS=1 run 1 0 train d.deck run.dir=r net.family=dummy net.width=0.1
 rm -rf r
 HC_IMAGE=0 run 1 7 train d.deck run.dir=r net.family=dummy
 one_diagnosis 'error: .*CUDA: no kernel image .* on the device; .*: configure --with-cuda-arch'
-grep cudaFunc err && fail "source code in a message"
+grep 'cudaFunc\|sp_kernels_load' err && fail "source code in a message"
 rm -rf r
 HC_IMAGE=0 SP_TRACE=1 run 1 7 train d.deck run.dir=r net.family=dummy
-says err '^  SP_EDEVICE at cuda/device/cuda_device.cu:[0-9]* cudaFuncGetAttributes('
+says err '^  SP_EDEVICE at cuda/device/cuda_device.cu:[0-9]* sp_kernels_load('
 
 # A device that is newer than the build is served, and the log says what that costs.
 rm -rf r

@@ -332,7 +332,7 @@ END
     bench=$cuda
     bench step --quick --json --repeats 2 --device cpu deck
     row step '"clock":"cpu"'
-    refuses 2 'sums of several ranks' "$bench" reduce --device cuda
+    refuses 2 'sums of several ranks' "$bench" reduce --device cuda deck
 fi
 bench=$SP_BUILDDIR/spbench
 

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/sp_log.h"
@@ -22,11 +23,28 @@ int64_t sp_cut_memory_of(int64_t device_bytes)
 
 /* ---- the need ---- */
 
+/* Opens a budget for each sampler of the evaluations. */
+static sp_status cut_open_evals(sp_cut *cut, const sp_foresight *what,
+                                sp_sampler *sampler)
+{
+    sp_budget *b = &cut->eval;
+
+    SP_TRY(sp_budget_open(b, what, sampler, false));
+    while (sampler && (sampler = sampler->next)) {
+        b->next = calloc(1, sizeof *b->next);
+        if (!b->next)
+            return SP_FAIL(SP_EMEM, "no memory for the estimates of an evaluation");
+        b = b->next;
+        SP_TRY(sp_budget_open(b, what, sampler, false));
+    }
+    return SP_OK;
+}
+
 static sp_status open_both(sp_cut *cut, const sp_foresight *what, sp_sampler *train,
                            sp_sampler *eval)
 {
     SP_TRY(sp_budget_open(&cut->train, what, train, true));
-    SP_TRY(sp_budget_open(&cut->eval, what, eval, false));
+    SP_TRY(cut_open_evals(cut, what, eval));
     if (cut->memory)
         SP_TRY(sp_foresee_fit(what, train, cut->memory));
     return sp_foresee_fixed(train ? &cut->train.foreseer : &cut->eval.foreseer,
@@ -46,28 +64,73 @@ int64_t sp_cut_need(const sp_cut *cut)
            rest_of(&cut->train) + rest_of(&cut->eval);
 }
 
-/* Finds the greatest need of both budgets, each multiplied by its excess, as the deck
+/* Raises the need of the first evaluation to the most of all of them. */
+static void cut_raise_costliest(sp_cut *cut)
+{
+    sp_budget *first = &cut->eval;
+
+    for (const sp_budget *b = first->next; b; b = b->next)
+        for (int p = 0; p < SP_PARTS; p++)
+            first->costliest[p] = sp_most(first->costliest[p], b->costliest[p]);
+}
+
+/* Finds the greatest need of all budgets, each multiplied by its excess, as the deck
  * cuts its steps. */
 static void find_need(sp_cut *cut)
 {
     sp_budget_find_costliest(&cut->train);
-    sp_budget_find_costliest(&cut->eval);
+    for (sp_budget *b = &cut->eval; b; b = b->next)
+        sp_budget_find_costliest(b);
+    cut_raise_costliest(cut);
+}
+
+/* Runs a function on the evaluations' budgets (sp_budget_read). Collective. */
+static sp_status cut_read_evals(sp_cut *cut, sp_comm *comm,
+                                sp_status (*what_of)(sp_budget *b, const sp_cut *cut))
+{
+    for (sp_budget *b = &cut->eval; b; b = b->next)
+        SP_TRY(sp_budget_read(b, cut, comm, what_of));
+    return SP_OK;
 }
 
 /* ---- bounds ---- */
+
+/* Finds the largest samples of the evaluations. Returns the budget with the greatest
+ * need of a sample, and in *worst that sample; the first budget's `largest` becomes the
+ * most of all. */
+static const sp_budget *find_largest_evals(sp_cut *cut, int64_t room, int64_t *worst)
+{
+    const sp_budget *at = &cut->eval;
+    int64_t most = -1;
+
+    for (sp_budget *b = &cut->eval; b && b->sampler; b = b->next) {
+        int64_t sample, need;
+
+        sp_budget_find_largest(b, room, &sample);
+        need = b->largest[0] + b->largest[SP_REST];
+        if (need > most) {
+            most = need;
+            at = b;
+            *worst = sample;
+        }
+    }
+    for (const sp_budget *b = cut->eval.next; b; b = b->next)
+        for (int i = 0; i < 2; i++)
+            cut->eval.largest[i] = sp_most(cut->eval.largest[i], b->largest[i]);
+    return at;
+}
 
 /* Finds the largest samples. On the host it fails if training's and evaluation's do not
  * fit into the memory together. */
 static sp_status check_largest(sp_cut *cut)
 {
     const int64_t room = cut->memory - sp_cut_fixed(cut);
-    const sp_budget *b = &cut->train;
+    const sp_budget *b = &cut->train, *eval;
     int64_t worst[2] = {0, 0}, need[2];
 
     if (cut->train.sampler)
         sp_budget_find_largest(&cut->train, room, &worst[0]);
-    if (cut->eval.sampler)
-        sp_budget_find_largest(&cut->eval, room, &worst[1]);
+    eval = find_largest_evals(cut, room, &worst[1]);
     if (!sp_budget_is_host(b->sampler ? b : &cut->eval))
         return SP_OK;
     need[0] = cut->train.largest[0] + cut->train.largest[SP_REST];
@@ -77,7 +140,7 @@ static sp_status check_largest(sp_cut *cut)
         room)
         return SP_OK;
     if (need[1] > need[0])
-        return sp_cut_refuse(&cut->eval, worst[1],
+        return sp_cut_refuse(eval, worst[1],
                              sp_cut_fixed(cut) + need[1] + cut->train.largest[SP_REST],
                              cut->memory);
     return sp_cut_refuse(&cut->train, worst[0],
@@ -141,6 +204,10 @@ static void make_rooms(sp_cut *cut)
     }
     limit(train);
     limit(eval);
+    for (sp_budget *b = eval->next; b; b = b->next) {
+        memcpy(b->room, eval->room, sizeof b->room);
+        limit(b);
+    }
 }
 
 /* ---- opening and closing ---- */
@@ -166,10 +233,13 @@ sp_status sp_cut_foresee(sp_cut *cut, const sp_foresight *what, sp_sampler *trai
     SP_TRY(sp_comm_agree(comm, open_both(cut, &own, train, eval)));
     SP_TRY(sp_budget_read(&cut->train, cut, comm, sp_budget_plan_largest));
     SP_TRY(sp_budget_read(&cut->train, cut, comm, sp_budget_plan_some));
-    SP_TRY(sp_budget_read(&cut->eval, cut, comm, sp_budget_plan_largest));
-    SP_TRY(sp_budget_read(&cut->eval, cut, comm, sp_budget_plan_some));
+    SP_TRY(cut_read_evals(cut, comm, sp_budget_plan_largest));
+    SP_TRY(cut_read_evals(cut, comm, sp_budget_plan_some));
     SP_TRY(sp_budget_follow(&cut->train, comm));
-    return sp_budget_follow(&cut->eval, comm);
+    for (sp_budget *b = &cut->eval; b; b = b->next)
+        SP_TRY(sp_budget_follow(b, comm));
+    cut_raise_costliest(cut);
+    return SP_OK;
 }
 
 sp_status sp_cut_open(sp_cut *cut, const sp_foresight *what, sp_sampler *train,
@@ -187,17 +257,19 @@ sp_status sp_cut_open(sp_cut *cut, const sp_foresight *what, sp_sampler *train,
     SP_TRY(agree_threads(&own, comm));
     SP_TRY(sp_comm_agree(comm, open_both(cut, &own, train, eval)));
     SP_TRY(sp_budget_read(&cut->train, cut, comm, sp_budget_plan_largest));
-    SP_TRY(sp_budget_read(&cut->eval, cut, comm, sp_budget_plan_largest));
+    SP_TRY(cut_read_evals(cut, comm, sp_budget_plan_largest));
     find_need(cut); /* with excess still SP_CUT_GENEROUS */
     if (sp_cut_need(cut) <= memory) {
-        cut->train.excess = cut->eval.excess = SP_CUT_MARGIN;
+        cut->train.excess = SP_CUT_MARGIN;
+        for (sp_budget *b = &cut->eval; b; b = b->next)
+            b->excess = SP_CUT_MARGIN;
         find_need(cut);
         return SP_OK;
     }
-    if (eval)
-        sp_budget_set_slots(&cut->eval, SP_LOADER_SLOTS);
+    for (sp_budget *b = &cut->eval; b && b->sampler; b = b->next)
+        sp_budget_set_slots(b, SP_LOADER_SLOTS);
     SP_TRY(sp_budget_read(&cut->train, cut, comm, sp_budget_compare));
-    SP_TRY(sp_budget_read(&cut->eval, cut, comm, sp_budget_compare));
+    SP_TRY(cut_read_evals(cut, comm, sp_budget_compare));
     find_need(cut);
     SP_TRY(sp_comm_agree(comm, check_largest(cut)));
     make_rooms(cut);
@@ -209,6 +281,15 @@ void sp_cut_close(sp_cut *cut)
     sp_budget_close(&cut->train);
     sp_budget_close(&cut->eval);
     memset(cut, 0, sizeof *cut);
+}
+
+const sp_budget *sp_cut_eval(const sp_cut *cut, const sp_dataset *set)
+{
+    assert(cut && set);
+    for (const sp_budget *b = &cut->eval; b; b = b->next)
+        if (b->set == set)
+            return b;
+    return &cut->eval;
 }
 
 /* ---- messages ---- */

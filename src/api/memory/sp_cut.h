@@ -33,7 +33,7 @@
 
 enum { SP_BUDGET_SOME = 8 };
 
-/* The budget of a training, or of its evaluations. Bytes are per rank. */
+/* The budget of a training, or of its evaluations of a set. Bytes are per rank. */
 typedef struct sp_budget {
     sp_foreseer foreseer;
     sp_sampler *sampler;   /* borrowed; NULL: there is nothing to bound */
@@ -59,6 +59,9 @@ typedef struct sp_budget {
     int part;
     int n_micro; /* micro-batches of the step with the greatest need, as it is cut */
     int n_micro_asked; /* and as only the deck would cut it */
+    /* The evaluation of another set (sp_sampler.next), owned; NULL: there is no other.
+     * The first budget's `costliest` and `largest` are the most of all sets. */
+    struct sp_budget *next;
 } sp_budget;
 
 /* The budgets of a run. Zeroed, nothing is bounded. Must not be moved while open, since
@@ -75,7 +78,8 @@ typedef struct sp_cut {
 int64_t sp_cut_memory_of(int64_t device_bytes);
 
 /* Bounds what the samplers deal; comes before they are used. Collective; all ranks
- * return the same status. train or eval is NULL if the run lacks it. With memory 0
+ * return the same status. train or eval is NULL if the run lacks it; eval->next has
+ * further sets, which are evaluated one at a time. With memory 0
  * nothing is bounded and nothing is read; otherwise rank 0 reads some samples.
  * SP_EDATA, SP_EIO; SP_EMEM names a sample that does not fit, on the host. Close after
  * a failure too. */
@@ -86,6 +90,9 @@ sp_status sp_cut_open(sp_cut *cut, const sp_foresight *what, sp_sampler *train,
 sp_status sp_cut_foresee(sp_cut *cut, const sp_foresight *what, sp_sampler *train,
                          sp_sampler *eval, sp_comm *comm);
 void sp_cut_close(sp_cut *cut);
+
+/* The budget of the evaluations of this set, or the first one if nothing is bounded. */
+const sp_budget *sp_cut_eval(const sp_cut *cut, const sp_dataset *set);
 
 /* Bytes that the steps with the greatest need take, evaluations included. */
 int64_t sp_cut_need(const sp_cut *cut);

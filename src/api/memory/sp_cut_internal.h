@@ -38,6 +38,7 @@ sp_status sp_cut_refuse(const sp_budget *b, int64_t sample, int64_t need,
  * it stays zeroed. Local. SP_EMEM; close after a failure too. */
 sp_status sp_budget_open(sp_budget *b, const sp_foresight *what, sp_sampler *sampler,
                          bool is_training);
+/* Closes those of further sets too. */
 void sp_budget_close(sp_budget *b);
 /* True if the memory is the host's, not a device's. The budget was opened for a
  * sampler. */

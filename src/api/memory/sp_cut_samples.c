@@ -27,8 +27,12 @@ int64_t sp_cut_sum(const int64_t part[SP_PARTS])
 
 int64_t sp_cut_fixed(const sp_cut *cut)
 {
+    int64_t eval = 0;
+
+    for (const sp_budget *b = &cut->eval; b; b = b->next)
+        eval = sp_most(eval, sp_cut_sum(b->empty));
     return cut->fixed.program + cut->fixed.weights + sp_cut_sum(cut->train.empty) +
-           sp_cut_sum(cut->eval.empty);
+           eval;
 }
 
 /* ---- one sample ---- */
@@ -560,6 +564,14 @@ sp_status sp_budget_follow(sp_budget *b, sp_comm *comm)
 
 void sp_budget_close(sp_budget *b)
 {
+    const sp_bound none = {0};
+
+    if (b->next) { /* its sampler may be dealt from once the budget is freed */
+        if (b->next->sampler)
+            sp_sampler_limit(b->next->sampler, &none);
+        sp_budget_close(b->next);
+    }
+    free(b->next);
     free(b->known);
     sp_foresee_close(&b->foreseer);
 }
