@@ -5,15 +5,30 @@
 #                               (Slurm) and the network of two hosts use: without it
 #                               those tests are skipped, and say so; and ccache, which
 #                               .ci/run builds with
+#   sh install-deps.sh --mpi=mpich|openmpi    the MPI; it may stand before --tests
 # laspy (pip) is used where it is found, to compare the reading of LAS.
 # The MPI is MPICH, but Open MPI on Ubuntu 24.04, whose MPICH was built for launchers that
 # speak PMIx and has mpiexec without it: each rank would see a world of one.
 set -eu
 
-mpi="mpich libmpich-dev libhdf5-mpich-dev"
+mpi=mpich
 if grep -qs '^ID=ubuntu' /etc/os-release && grep -qs '^VERSION_ID="24.04' /etc/os-release; then
-    mpi="openmpi-bin libopenmpi-dev libhdf5-openmpi-dev"
+    mpi=openmpi
 fi
+case ${1:-} in
+--mpi=*)
+    mpi=${1#--mpi=}
+    shift
+    ;;
+esac
+case $mpi in
+mpich) mpi="mpich libmpich-dev libhdf5-mpich-dev" ;;
+openmpi) mpi="openmpi-bin libopenmpi-dev libhdf5-openmpi-dev" ;;
+*)
+    echo "install-deps.sh: --mpi=$mpi: expected mpich or openmpi" >&2
+    exit 2
+    ;;
+esac
 need="build-essential pkg-config autoconf automake $mpi
   libpng-dev libtiff-dev libconfig-dev libhwloc-dev libxxhash-dev libjansson-dev libcmocka-dev"
 tests="python3 python3-numpy python3-h5py ccache

@@ -2,10 +2,13 @@
 # Executes the RUN lines of Dockerfile and the %post of sptrain.def in a clean Debian, without
 # a container engine: one chroot builds, another one runs what it built, a third one does
 # both. Needs root and debootstrap.
-#   try-image.sh FOLDER [SUITE]     FOLDER: for the three systems, some 4 GiB
+#   try-image.sh FOLDER [SUITE [MPI]]     FOLDER: for the three systems, some 4 GiB
 set -eu
-folder=$(readlink -f "${1:?try-image.sh FOLDER [SUITE]}")
+folder=$(readlink -f "${1:?try-image.sh FOLDER [SUITE [MPI]]}")
 suite=${2:-bookworm}
+mpi=${3:-}
+# Open MPI starts no program for root without these.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$folder"
 
@@ -15,10 +18,11 @@ lines() {
     sed -e ':a' -e '/\\$/{N;s/\\\n//;ba' -e '}' "$here/Dockerfile" |
         awk -v stage="$1" '/^FROM/ { n++ } n == stage && sub(/^RUN /, "") { print "( " $0 " ) || exit" }'
 }
-# post: the section %post with the definition's own arguments.
+# post: the section %post with the definition's own arguments, and this MPI.
 post() {
     sed -n '/^%post/,/^%runscript/{/^%/!p}' "$here/sptrain.def" |
-        sed "s/{{ configure }}/$(sed -n 's/^ *configure=//p' "$here/sptrain.def")/"
+        sed -e "s/{{ configure }}/$(sed -n 's/^ *configure=//p' "$here/sptrain.def")/" \
+            -e "s/{{ mpi }}/${mpi:+--mpi=$mpi}/"
 }
 # system NAME: a clean Debian in FOLDER/NAME, and the source in it.
 system() {
@@ -53,7 +57,7 @@ leave() {
 trap leave EXIT
 trap 'exit 1' HUP INT TERM
 for name in build run def; do system "$name"; done
-lines 1 | execute build "cd /source; CONFIGURE=--without-cuda"
+lines 1 | execute build "cd /source; CONFIGURE=--without-cuda MPI=$mpi"
 cp -R "$folder/build/image/usr/local/." "$folder/run/usr/local/"
 lines 2 | execute run ""
 trains run mpiuser

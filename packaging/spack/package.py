@@ -1,5 +1,9 @@
-"""Recipe of sptrain for Spack: copy it to a repository's packages/sptrain/package.py.
-test_packaging.sh compares the variants with the options of configure."""
+"""Recipe of sptrain for Spack 1.0 and later: copy it to a repository's
+packages/sptrain/package.py. test_packaging.sh compares the variants with the options of
+configure."""
+
+from spack_repo.builtin.build_systems.autotools import AutotoolsPackage
+from spack_repo.builtin.build_systems.cuda import CudaPackage
 
 from spack.package import *
 
@@ -15,7 +19,7 @@ class Sptrain(AutotoolsPackage, CudaPackage):
 
     variant("png", default=True, description="Draw pictures")
     variant("tiff", default=True, description="Write maps as GeoTIFF")
-    variant("cuda", default=False, description="Compute on NVIDIA GPUs")
+    # CudaPackage has the variants cuda and cuda_arch.
 
     depends_on("c", type="build")
     depends_on("cxx", type="build")
@@ -28,7 +32,10 @@ class Sptrain(AutotoolsPackage, CudaPackage):
     depends_on("xxhash")
     depends_on("libpng", when="+png")
     depends_on("libtiff", when="+tiff")
-    depends_on("nccl", when="+cuda", type=("build", "run"))
+    # The program opens it at run time, on the path that linking records.
+    depends_on("nccl", when="+cuda")
+    for arch in CudaPackage.cuda_arch_values:
+        depends_on(f"nccl cuda_arch={arch}", when=f"+cuda cuda_arch={arch}")
     depends_on("cmocka@1.1:", type="test")
 
     # The folder that it is built in is gone afterwards.

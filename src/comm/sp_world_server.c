@@ -326,7 +326,9 @@ static int serve_all(struct pollfd *waits, bool *is_ending)
                      r, m->host);
             end_all(SP_EMPI, text);
         }
-        n_left += m->tether.fd >= 0;
+        /* MPICH 4.2 says its last words as the process ends, after its goodbye, and
+         * crashes in there if nobody answers. Rank 0 itself cannot wait for its own. */
+        n_left += m->tether.fd >= 0 || (r > 0 && sp_pmi_fd(server.pmi, r) >= 0);
     }
     return n_left;
 }

@@ -459,23 +459,25 @@ static int is_given_at_end(const struct dirent *entry)
     const char *name = entry->d_name;
 
     return strncmp(name, "events.out.tfevents.", 20) == 0 ||
-           strcmp(name, "deck.resolved") == 0 || sp_file_ends_in(name, ".png") ||
+           strcmp(name, "deck.resolved") == 0 || strcmp(name, "metrics.jsonl") == 0 ||
+           strcmp(name, "status.json") == 0 || sp_file_ends_in(name, ".png") ||
            strcmp(name, "pictures.json") == 0;
 }
 
 void sp_run_give_files(sp_run *run, const char *command)
 {
+    static const char *const folders[] = {".", "tensorboard", "pictures"};
     char folder[PATH_MAX], path[PATH_MAX];
 
     if (!sp_run_is_owner(run) || !command || !command[0])
         return;
-    for (int k = 0; k < 2; k++) {
+    for (size_t k = 0; k < sizeof folders / sizeof *folders; k++) {
         struct dirent **entry = NULL;
         int n;
 
         snprintf(folder, sizeof folder, "%s", run->dir);
-        if (k == 1)
-            sp_file_in(run->dir, "pictures", folder);
+        if (k > 0)
+            sp_file_in(run->dir, folders[k], folder);
         n = scandir(folder, &entry, is_given_at_end, alphasort);
         for (int i = 0; i < n; i++) {
             sp_run_after_save(run, command, sp_file_in(folder, entry[i]->d_name, path));

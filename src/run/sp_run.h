@@ -123,7 +123,7 @@ void sp_run_after_save(sp_run *run, const char *command, const char *path);
 /* The same for a command of the program's own, which is not recorded. */
 void sp_run_command(sp_run *run, const char *command, const char *path);
 /* Rank 0, at the end: gives after_save the files that were not given before: the
- * resolved deck, event files, pictures. */
+ * resolved deck, status.json, event files and pictures, and metrics.jsonl as it is now. */
 void sp_run_give_files(sp_run *run, const char *command);
 
 /* The contents of a task's status file. */

@@ -438,6 +438,7 @@ static sp_status train_report_end(sp_trainer *trainer, const char *state,
     sp_resources *r = &trainer->resources;
     const bool is_done = strcmp(state, "done") == 0;
     const double total_s = sp_now_s() - trainer->begin_s;
+    char path[PATH_MAX];
 
     sp_live_remove();
     SP_TRY(write_end(trainer, state, total_s));
@@ -449,6 +450,9 @@ static sp_status train_report_end(sp_trainer *trainer, const char *state,
     SP_TRY(sp_run_status(&r->session->run, state, is_done ? SP_OK : SP_ELIMIT,
                          r->session->epoch, trainer->state.step, message));
     sp_report_renew(r);
+    if (r->config->run.report_every > 0)
+        sp_run_after_save(&r->session->run, r->config->run.after_save,
+                          sp_file_in(r->session->run.dir, "report.csv", path));
     sp_run_give_files(&r->session->run, r->config->run.after_save);
     return SP_OK;
 }

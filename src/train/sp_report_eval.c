@@ -278,6 +278,9 @@ static sp_status report_eval(sp_resources *r, const sp_metrics *m,
     print_eval("eval", "data.val", m, averaged, s->epoch, s->step);
     if (sets)
         print_val_sets(r, sets);
+    if (checkpoint)
+        sp_run_after_save(&s->run, s->config->run.after_save,
+                          sp_file_in(s->run.dir, "evaluations.jsonl", path));
     sp_run_after_save(&s->run, s->config->run.after_save,
                       sp_file_in(s->run.dir, "metrics.jsonl", path));
     return SP_OK;

@@ -1,5 +1,7 @@
 /* Changes values of an HDF5 file in place, with or without the checksums that cover
  * them. */
+/* H5Ovisit2 has H5O_info_t in HDF5 1.10; later ones have it so with this only. */
+#define H5_USE_110_API
 #include <hdf5.h>
 #include <stdio.h>
 #include <stdlib.h>

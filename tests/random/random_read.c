@@ -1,4 +1,6 @@
 /* The results of runs: lines of metrics, checkpoints, predictions. */
+/* H5Ovisit2 has H5O_info_t in HDF5 1.10; later ones have it so with this only. */
+#define H5_USE_110_API
 #include <dirent.h>
 #include <hdf5.h>
 #include <math.h>

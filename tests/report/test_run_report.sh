@@ -15,9 +15,16 @@ sees() {
 run 2 0 base.deck run.dir=plain
 test ! -e plain/pictures && test ! -e plain/report.html || fail "pictures unasked"
 
-run 2 0 base.deck run.dir=r run.report_every=1 \
-    run.after_save="sh -c 'echo \$0 >>$dir/saved'"
+run 2 0 base.deck run.dir=r run.report_every=1 run.tensorboard=true run.rank_logs=true \
+    run.after_save="sh -c 'echo \$0 >>$dir/saved; cp \$0 $dir/\${0##*/}.copy'"
 sees saved r/report.html
+# It gets every file that one would copy, and the last metrics.jsonl is the whole one.
+find r -type f | grep -v '/lock$\|/heartbeat.bin$\|/after_save.log$\|/logs/' >files
+while read -r file; do
+    grep -qxF "0 $file" r/after_save.log || fail "after_save did not get $file"
+done <files
+sees files r/tensorboard/events.out.tfevents.
+same r/metrics.jsonl metrics.jsonl.copy "metrics.jsonl that after_save got last"
 sees r/report.html '<span class="state done">done</span>'
 # The page of a run that goes on has a browser read it again; the last page does not.
 grep -qF 'http-equiv="refresh"' r/report.html && fail "a finished run's page renews itself"

@@ -32,6 +32,16 @@ for file in packaging/Dockerfile jobs/mpijob.yaml man/sptrain-clusters.7; do
     names=$(grep -o '[a-z.]*/*sptrain:[0-9][0-9.]*[0-9]' $file | sort -u)
     test "$names" = "sptrain:$version" || complain "$file: names of images: $names"
 done
+# Images take the MPI that packaging/README says, from the one list of packages.
+for mpi in mpich openmpi; do
+    grep -q "^$mpi) mpi=" install-deps.sh || complain "install-deps.sh: no --mpi=$mpi"
+done
+sh install-deps.sh --mpi=lam 2>/dev/null
+test $? = 2 || complain "install-deps.sh takes --mpi=lam"
+grep -q '^ARG MPI=' packaging/Dockerfile && grep -qF 'install-deps.sh ${MPI:+--mpi=$MPI}' packaging/Dockerfile ||
+    complain "packaging/Dockerfile: no argument MPI"
+grep -q '^    mpi=' packaging/sptrain.def && grep -qF 'install-deps.sh {{ mpi }}' packaging/sptrain.def ||
+    complain "packaging/sptrain.def: no argument mpi"
 # Programs of packages do not look for files in the folder that they were built in.
 for recipe in packaging/debian/rules packaging/Dockerfile packaging/sptrain.def \
     packaging/conda/build.sh packaging/spack/package.py; do
