@@ -66,7 +66,7 @@ static sp_status get(const void *from, int64_t first, int64_t n, int32_t *code,
     return SP_OK;
 }
 
-static const sp_scan_added field = {"confidence", "of the class", false};
+static const sp_scan_added field = {"confidence", "of the class", false, false};
 
 static sp_scan_labels labels_of(const sp_scan *scan, const asked *a)
 {
