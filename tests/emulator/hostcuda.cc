@@ -142,6 +142,11 @@ hc_fiber *hc_current()
     return (hc_fiber *)hc_self;
 }
 
+int hc_block_of_run()
+{
+    return hc_current()->rank;
+}
+
 hc_fiber *hc_current_at(const char *file, int line)
 {
     hc_fiber *f = hc_current();

@@ -170,6 +170,8 @@ enum hc_op {
     HC_WGMMA_WAIT
 };
 void __syncthreads(HC_SITE);
+enum { HC_MOST_BLOCKS = 8 }; /* that run together: a cluster, or two of a grid */
+int hc_block_of_run();       /* which of these the thread belongs to */
 /* Every lane of mask calls it with the same op and mask. */
 uint64_t hc_collective(hc_op op, uint32_t mask, uint64_t value, int lane,
                        const char *file, int line);

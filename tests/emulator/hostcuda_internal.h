@@ -235,7 +235,7 @@ bool hc_is_ordered(uint32_t before, uint32_t after);
 /* One range of addresses for shared and device memory. Shared memory is first: a window
  * for each block of a cluster. */
 enum : size_t { HC_SPACE = (size_t)1 << 36, HC_SHARED_SPACE = (size_t)1 << 24 };
-enum : size_t { HC_WINDOW = 256 << 10, HC_MOST_BLOCKS = 8 /* of a cluster */ };
+enum : size_t { HC_WINDOW = 256 << 10 };
 extern char *hc_space;  /* [HC_SPACE] */
 extern char *hc_window; /* of the block whose thread runs */
 void hc_fill_garbage(void *data, size_t bytes);

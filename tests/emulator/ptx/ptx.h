@@ -158,18 +158,18 @@ static inline double rough_reciprocal(double v)
 
 /* ---- blocks ---- */
 
-/* A barrier that tells whether a thread of the block came with a true value. Blocks run
- * one after another, so one flag serves all. */
+/* A barrier that tells whether a thread of the block came with a true value. */
 static inline bool is_in_block(bool value, const char *file, int line)
 {
-    static bool is_any;
+    static bool is_any[HC_MOST_BLOCKS];
+    bool *const own = &is_any[hc_block_of_run()];
     bool was_any;
 
-    is_any = is_any || value;
+    *own = *own || value;
     __syncthreads(file, line);
-    was_any = is_any;
+    was_any = *own;
     __syncthreads(file, line);
-    is_any = false;
+    *own = false;
     __syncthreads(file, line);
     return was_any;
 }
