@@ -2,6 +2,8 @@
  * Its centres are drawn evenly, and no crop but a range is empty. */
 #include "fixtures/test.h"
 
+#include <stdlib.h>
+
 #include "base/sp_rng.h"
 #include "data/sp_crop.h"
 
@@ -19,6 +21,9 @@ BEFORE_ALL(create)
 {
     OK(sp_arena_create(&arena, (size_t)1 << 20, "test"));
     OK(sp_config_read(&config, NULL, 0, NULL));
+    free(config.augment.range.at); /* tests have lists of their own */
+    free(config.augment.crop_size.at);
+    config.augment.range = config.augment.crop_size = (sp_doubles){0};
 }
 
 /* Distinct voxels in a box of 16 x 20 x 12; feature 0 is the row's number. */

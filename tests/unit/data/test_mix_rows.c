@@ -475,6 +475,7 @@ TEST_AFTER(begin, every_second_band_of_inclinations_is_exchanged)
 {
     static double bounds[] = {-25, 10}, sensor[] = {0.5, 0, -3.2};
     const sp_doubles usual = config.augment.mix_sensor;
+    const sp_doubles usual_bounds = config.augment.mix_inclination;
     int exchanged;
 
     config.augment.mix_inclination = (sp_doubles){2, bounds};
@@ -496,6 +497,7 @@ TEST_AFTER(begin, every_second_band_of_inclinations_is_exchanged)
         check_voxels();
     }
     config.augment.mix_sensor = usual;
+    config.augment.mix_inclination = usual_bounds;
 }
 
 TEST_AFTER(begin, scans_without_a_sensor_are_refused)

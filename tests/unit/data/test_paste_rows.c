@@ -3,6 +3,8 @@
  * drawn is a pure function of seed, epoch and sample, of all classes alike. */
 #include "fixtures/test.h"
 
+#include <stdlib.h>
+
 #include "data/sp_paste_internal.h"
 
 enum { EDGE = 40, N = EDGE * EDGE, ROOM = 400, C = 4, OBJECTS = 3, CUBE = 27 };
@@ -28,6 +30,8 @@ static const sp_vectors vectors = {
 BEFORE_ALL(create)
 {
     OK(sp_config_read(&config, NULL, 0, NULL));
+    free(config.augment.paste); /* tests have a path of their own */
+    config.augment.paste = NULL;
 }
 
 static void set_positions(const sp_sample *s, int64_t i)

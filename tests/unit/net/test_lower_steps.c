@@ -176,7 +176,7 @@ TEST(convolutions_take_the_sums_of_norms_before)
 {
     /* The values are read by an add of three, by a concat twice, by a broadcast; by a
      * norm, by an activation and others, by the loss. */
-    static const int without[] = {0, 1, 1, 1, 3, 0, 0};
+    static const int without[] = {0, 1, 1, 1, 3, 0, 0, 0};
     char *family[] = {"net.family=dummy", "net.family=minkunet18",
                       "net.family=minkunet34"};
     lowered l;
@@ -187,6 +187,7 @@ TEST(convolutions_take_the_sums_of_norms_before)
         drop(&l);
     }
     for (int i = 0; case_nets[i]; i++) {
+        assert_true(i < (int)(sizeof without / sizeof *without));
         lower(&l, NULL, case_nets[i]);
         assert_int_equal(check_norms(&l.low), without[i]);
         drop(&l);
