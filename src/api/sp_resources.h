@@ -198,6 +198,7 @@ sp_status sp_resources_take_classes(sp_resources *resources, sp_dataset *set,
                                     const char *path);
 /* Warns, on rank 0, of each column with statistics in the set far from norm's. */
 void sp_resources_warn_far(const sp_resources *resources, const sp_dataset *set);
+
 /* ---- sp_resources_labels.c ---- */
 
 /* SP_EDATA if the training set has no sample, or no voxel of it has a label. Samples
