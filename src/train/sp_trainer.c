@@ -76,7 +76,7 @@ sp_status sp_trainer_open(sp_trainer *t, const sp_command *command)
     SP_TRY(sp_comm_agree(t->session->comm, sp_test_check(r)));
     SP_TRY(sp_comm_agree(t->session->comm, sp_resources_normalize(r, &r->train)));
     SP_TRY(trainer_open_net(r));
-    SP_TRY(sp_resources_open_training(r, SP_LOADER_SLOTS));
+    SP_TRY(sp_resources_open_training(r, sp_loader_slots(r->config)));
     SP_TRY(trainer_open_evaluation(t));
     SP_TRY(sp_resume_begin(t));
     set_plan(t);
