@@ -110,7 +110,7 @@ sp_status sp_deck_read_strings(sp_strings *to, const struct config_setting_t *se
 
 /* Read train.loss from a setting, or from the name of one term. SP_EUSAGE. */
 sp_status sp_deck_read_loss(sp_loss_mix *mix, const struct config_setting_t *setting,
-                            const char *where);
+                            const struct sp_deck_text *from);
 sp_status sp_deck_set_loss(sp_loss_mix *mix, const char *name, const char *where);
 
 /* ---- several values (sp_deck_check.c) ---- */

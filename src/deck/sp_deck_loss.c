@@ -25,13 +25,13 @@ static sp_status loss_find(const char *name, const char *where, int *kind)
 }
 
 /* Reads { name = "lovasz"; weight = 0.5; }. */
-static sp_status loss_read_group(const config_setting_t *group, const char *where,
-                                 int *kind, double *weight)
+static sp_status loss_read_group(const config_setting_t *group,
+                                 const sp_deck_text *from, int *kind, double *weight)
 {
     *kind = -1;
     for (int i = 0; i < config_setting_length(group); i++) {
         const config_setting_t *s = config_setting_get_elem(group, (unsigned)i);
-        const char *field = config_setting_name(s);
+        const char *field = config_setting_name(s), *where = sp_deck_where(from, s);
 
         if (strcmp(field, "name") == 0 &&
             config_setting_type(s) == CONFIG_TYPE_STRING) {
@@ -55,19 +55,22 @@ static sp_status loss_read_group(const config_setting_t *group, const char *wher
                       : SP_FAIL(SP_EUSAGE,
                                 "%s: train.loss: a term has no name, "
                                 "expected one of %s",
-                                where, SP_WORDS(SP_LOSSES));
+                                sp_deck_where(from, group), SP_WORDS(SP_LOSSES));
 }
 
 static sp_status loss_read_term(sp_loss_mix *mix, const config_setting_t *s,
-                                const char *where)
+                                const sp_deck_text *from)
 {
+    const config_setting_t *first =
+        config_setting_is_group(s) ? config_setting_get_elem(s, 0) : NULL;
+    const char *where = sp_deck_where(from, first ? first : s);
     double weight = 1;
     int kind;
 
     if (config_setting_type(s) == CONFIG_TYPE_STRING)
         SP_TRY(loss_find(config_setting_get_string(s), where, &kind));
     else if (config_setting_is_group(s))
-        SP_TRY(loss_read_group(s, where, &kind, &weight));
+        SP_TRY(loss_read_group(s, from, &kind, &weight));
     else
         return SP_FAIL(SP_EUSAGE,
                        "%s: train.loss takes one of %s or a list of { name = \"...\"; "
@@ -81,20 +84,20 @@ static sp_status loss_read_term(sp_loss_mix *mix, const config_setting_t *s,
 }
 
 sp_status sp_deck_read_loss(sp_loss_mix *mix, const config_setting_t *s,
-                            const char *where)
+                            const sp_deck_text *from)
 {
     const bool is_list = config_setting_is_list(s) || config_setting_is_array(s);
     sp_loss_mix read = {0};
 
-    assert(mix && where);
+    assert(mix && s);
     if (!is_list)
-        SP_TRY(loss_read_term(&read, s, where));
+        SP_TRY(loss_read_term(&read, s, from));
     for (int i = 0; is_list && i < config_setting_length(s); i++)
-        SP_TRY(loss_read_term(&read, config_setting_get_elem(s, (unsigned)i), where));
+        SP_TRY(loss_read_term(&read, config_setting_get_elem(s, (unsigned)i), from));
     if (is_list && config_setting_length(s) == 0)
         return SP_FAIL(SP_EUSAGE,
                        "%s: train.loss is an empty list, expected one term at least",
-                       where);
+                       sp_deck_where(from, s));
     *mix = read;
     return SP_OK;
 }

@@ -289,7 +289,7 @@ sp_status sp_deck_set(sp_config *config, const sp_key *key, const config_setting
         snprintf(path, sizeof path, "%s.%s", key->section, key->name);
         return sp_deck_read_strings(field, s, path, where);
     case SP_KEY_LOSS:
-        return sp_deck_read_loss(field, s, where);
+        return sp_deck_read_loss(field, s, from);
     case SP_KEY_LAYERS:
         if (!is_list(s))
             return wrong_type(key, "a list ( ) of layers", where, s);

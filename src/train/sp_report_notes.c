@@ -33,9 +33,9 @@ static void print_large_batch(const sp_sampler *sampler)
 
     if (asked > all)
         sp_log_warn0("a step of %lld samples is asked for (batch.size, batch.per), and "
-                     "data.train has %lld: each step has %lld samples, and "
+                     "data.train has %lld: each step has %lld sample%s, and "
                      "train.lr_scale and warm-up count these",
-                     asked, all, step);
+                     asked, all, step, sp_plural((double)step));
     else if (step > USUAL && 10 * step > all)
         sp_log_warn0("a step has %lld of the %lld samples of data.train, more than a "
                      "tenth: an epoch has few updates, and models of such large "

@@ -276,6 +276,19 @@ TEST(layers)
             "command line: net.bn_momentum = -0.1 is out of range [0, 1]");
 }
 
+TEST(losses)
+{
+    refused("train : {\n loss = ( { name = \"dice\"; },\n { nam = \"focal\"; } ); };",
+            NULL,
+            "d:3: train.loss: a term takes name = \"...\" and weight = a number, found "
+            "nam = the text \"focal\"");
+    refused("train : { loss = ( { name = \"dice\"; },\n { name = \"focal\";\n"
+            " weight = 0; } ); };",
+            NULL, "d:3: train.loss: weight = 0 is out of range (0, 1e6]");
+    refused("train : { loss = ( { name = \"dice\"; },\n { name = \"dice\"; } ); };",
+            NULL, "d:2: train.loss has the term \"dice\" twice");
+}
+
 TEST(files)
 {
     CLOSED_BY(sp_config_destroy) sp_config config;
