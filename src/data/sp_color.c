@@ -8,7 +8,7 @@
 
 enum { BATCH = 256 /* numbers that get random numbers at a time */ };
 
-bool sp_color_is_on(const sp_config *config)
+static bool color_is_on(const sp_config *config)
 {
     return config->augment.color_contrast > 0 ||
            (config->augment.color_shift > 0 && config->augment.color_shift_p > 0) ||
@@ -112,7 +112,7 @@ sp_status sp_colors_find(const sp_config *config, const sp_dataset *set,
     char names[300];
 
     *colors = (sp_colors){.white = 1};
-    if (!sp_color_is_on(config))
+    if (!color_is_on(config))
         return SP_OK;
     if (config->augment.color_columns.n)
         SP_TRY(color_find_named(config, set, columns, n, colors));

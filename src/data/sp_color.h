@@ -38,8 +38,6 @@ typedef struct sp_color {
     uint64_t seed, epoch, sample;
 } sp_color;
 
-/* True if the deck changes colours. */
-bool sp_color_is_on(const sp_config *config);
 /* Finds the colours among columns [n] of the set: those that augment.color_columns
  * names, else those with a source of the words in sp_color.c, such as red, green and
  * blue. n is 0 if the deck changes no colours. SP_EUSAGE with the key's place and the

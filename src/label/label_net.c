@@ -12,19 +12,6 @@
 
 static sp_status open_single(label_net *n, const label_model *m)
 {
-    sp_resources *r = &n->infer->resources;
-    const sp_loader_options options = {.set = &n->set,
-                                       .config = r->config,
-                                       .spec = &r->graph.spec,
-                                       .backend = &r->backend,
-                                       .columns = r->columns,
-                                       .n_columns = r->n_columns,
-                                       .mean = r->norm.mean,
-                                       .std = r->norm.std,
-                                       .vectors = r->vectors,
-                                       .view = n->views.at,
-                                       .n_views = n->views.n};
-
     n->source = (sp_shard){.path = n->infer->path};
     n->set = (sp_dataset){.n_shards = 1,
                           .shard = &n->source,
@@ -33,9 +20,9 @@ static sp_status open_single(label_net *n, const label_model *m)
     SP_TRY(sp_arena_create(&n->scratch, 0, "logits"));
     if (m->most_distance > 0) {
         SP_TRY(sp_arena_create(&n->features, 0, "features"));
-        r->net.features.arena = &n->features;
+        n->infer->resources.net.features.arena = &n->features;
     }
-    return sp_single_create(&n->single, &options);
+    return sp_infer_open_single(n->infer, &n->set, &n->views, &n->single);
 }
 
 sp_status label_net_open(label_net *n, label_model *m, int n_views)

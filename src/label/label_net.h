@@ -2,7 +2,6 @@
 #ifndef LABEL_NET_H
 #define LABEL_NET_H
 
-#include "data/sp_single.h"
 #include "label/label_model.h"
 #include "predict/sp_merge.h"
 

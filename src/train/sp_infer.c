@@ -378,6 +378,25 @@ sp_status sp_infer_open_net(sp_infer *infer)
     return infer_refuse_fault(infer);
 }
 
+sp_status sp_infer_open_single(sp_infer *infer, const sp_dataset *set,
+                               const sp_views *views, sp_single **single)
+{
+    sp_resources *r = &infer->resources;
+    const sp_loader_options options = {.set = set,
+                                       .config = r->config,
+                                       .spec = &r->graph.spec,
+                                       .backend = &r->backend,
+                                       .columns = r->columns,
+                                       .n_columns = r->n_columns,
+                                       .mean = r->norm.mean,
+                                       .std = r->norm.std,
+                                       .vectors = r->vectors,
+                                       .view = views->at,
+                                       .n_views = views->n};
+
+    return sp_single_create(single, &options);
+}
+
 /* ---- further models ---- */
 
 sp_status sp_infer_open_beside(sp_infer *infer, const sp_infer *first,

@@ -8,7 +8,6 @@
 #include "base/sp_log.h"
 #include "base/sp_text.h"
 #include "data/sp_recipe.h"
-#include "data/sp_single.h"
 #include "train/sp_merging.h"
 
 typedef struct sp_member {
@@ -167,25 +166,12 @@ sp_status sp_members_open(sp_members *m, sp_infer *first, char *const *column, i
 static sp_status members_open_single(sp_member *k, const sp_dataset *set,
                                      const sp_views *views)
 {
-    sp_resources *r = &k->infer.resources;
-    const sp_loader_options options = {.set = &k->set,
-                                       .config = r->config,
-                                       .spec = &r->graph.spec,
-                                       .backend = &r->backend,
-                                       .columns = r->columns,
-                                       .n_columns = r->n_columns,
-                                       .mean = r->norm.mean,
-                                       .std = r->norm.std,
-                                       .vectors = r->vectors,
-                                       .view = views->at,
-                                       .n_views = views->n};
-
     k->source = (sp_shard){.path = k->infer.path};
     k->set = (sp_dataset){.n_shards = 1,
                           .shard = &k->source,
                           .voxel_size = set->voxel_size,
                           .has_subvoxel = set->has_subvoxel};
-    return sp_single_create(&k->single, &options);
+    return sp_infer_open_single(&k->infer, &k->set, views, &k->single);
 }
 
 sp_status sp_members_open_nets(sp_members *m, const sp_dataset *set,

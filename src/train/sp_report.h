@@ -34,10 +34,6 @@ sp_status sp_report_end(sp_trainer *trainer, const char *state, const char *mess
  * and data.val, classes that only data.val has. SP_EMPI, SP_EMEM. */
 sp_status sp_report_notes(struct sp_resources *resources,
                           const struct sp_sampler *sampler);
-/* Warns if some ranks get no sample in a full step. Any rank may call; rank 0
- * prints. */
-void sp_report_idle(const struct sp_resources *resources,
-                    const struct sp_sampler *sampler);
 /* Writes the test event and prints one line. weights: "best.h5", or "" for the last ones;
  * step, epoch: theirs. Collective, agreed. */
 sp_status sp_report_test(struct sp_resources *resources, const sp_metrics *metrics,

@@ -11,7 +11,8 @@
 
 /* ---- the batch ---- */
 
-void sp_report_idle(const sp_resources *r, const sp_sampler *sampler)
+/* Warns if some ranks get no sample in a full step. */
+static void print_idle_ranks(const sp_resources *r, const sp_sampler *sampler)
 {
     const int ranks = r->comm->size;
     const int n = (sampler->effective - 1) / sampler->accumulate + 1;
@@ -156,7 +157,7 @@ sp_status sp_report_notes(sp_resources *r, const sp_sampler *sampler)
     const sp_config *config = r->config;
 
     assert(sampler->set == &r->train);
-    sp_report_idle(r, sampler);
+    print_idle_ranks(r, sampler);
     print_large_batch(sampler);
     print_rate(config, sampler);
     print_momentum(config);

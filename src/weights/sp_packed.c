@@ -250,29 +250,20 @@ static sp_status parse_model(sp_weights_model *m, packed_header *h,
     return read_numbers(parts, h, m);
 }
 
-sp_status sp_packed_parse(sp_weights_model *m, const char *path, const char *bytes,
-                          size_t n_bytes)
+sp_status sp_packed_read(sp_weights_model *m, const char *path)
 {
     packed_header h = {0};
     packed_parts parts;
-    sp_status rc;
-
-    memset(m, 0, sizeof *m);
-    SP_TRY(split_file(&parts, path, bytes, n_bytes));
-    rc = parse_model(m, &h, &parts);
-    sp_packed_free_header(&h);
-    return rc;
-}
-
-sp_status sp_packed_read(sp_weights_model *m, const char *path)
-{
     char *bytes;
     size_t n;
     sp_status rc;
 
     memset(m, 0, sizeof *m);
     SP_TRY(sp_file_read(path, &bytes, &n));
-    rc = sp_packed_parse(m, path, bytes, n);
+    rc = split_file(&parts, path, bytes, n);
+    if (rc == SP_OK)
+        rc = parse_model(m, &h, &parts);
+    sp_packed_free_header(&h);
     free(bytes);
     return rc;
 }

@@ -33,9 +33,6 @@ sp_status sp_packed_write(const char *path, const sp_weights_model *model,
 /* Reads a model; sp_weights_model_close follows in any case. Local. SP_EDATA: the file
  * is damaged, which its checksums find, or of another version; SP_EIO, SP_EMEM. */
 sp_status sp_packed_read(sp_weights_model *model, const char *path);
-/* The same from bytes in memory, which are borrowed. */
-sp_status sp_packed_parse(sp_weights_model *model, const char *path, const char *bytes,
-                          size_t n_bytes);
 /* Copies the weights into the flat buffers of a graph. SP_EDATA: it is another network.
  */
 sp_status sp_packed_load(const sp_weights_model *model, const sp_graph *graph,

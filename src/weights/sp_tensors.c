@@ -262,27 +262,15 @@ static sp_status parse_container(sp_tensors *file)
                    file->path);
 }
 
-sp_status sp_tensors_parse_take(sp_tensors *file, const char *path, char *bytes,
-                                size_t n_bytes)
+sp_status sp_tensors_open(sp_tensors *file, const char *path)
 {
     memset(file, 0, sizeof *file);
-    file->bytes = bytes;
-    file->n_bytes = n_bytes;
+    SP_TRY(sp_file_read_input(path, &file->bytes, &file->n_bytes));
     file->path = strdup(path);
     if (!file->path)
         return SP_FAIL(SP_EMEM, "%s: no memory", path);
     SP_TRY(parse_container(file));
     return sort_names(file);
-}
-
-sp_status sp_tensors_open(sp_tensors *file, const char *path)
-{
-    char *bytes;
-    size_t n;
-
-    memset(file, 0, sizeof *file);
-    SP_TRY(sp_file_read_input(path, &bytes, &n));
-    return sp_tensors_parse_take(file, path, bytes, n);
 }
 
 void sp_tensors_close(sp_tensors *file)

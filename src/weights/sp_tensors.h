@@ -52,9 +52,6 @@ typedef struct sp_tensors {
 /* Opens a file and lists its tensors. SP_EDATA with the tensor's name or the byte if
  * the file is damaged or of another kind; SP_EIO; SP_EMEM. Close in any case. */
 sp_status sp_tensors_open(sp_tensors *file, const char *path);
-/* The same from bytes in memory (malloc'd), which the file then owns. */
-sp_status sp_tensors_parse_take(sp_tensors *file, const char *path, char *bytes,
-                                size_t n_bytes);
 void sp_tensors_close(sp_tensors *file);
 /* The tensor of this name; NULL if it does not exist. */
 const sp_tensor_view *sp_tensors_find(const sp_tensors *file, const char *name);

@@ -5,11 +5,7 @@
 . "$SP_SRCDIR/tests/run/story.sh"
 "$SHARDS" uneven u.h5 || fail "make_shards"
 printf '%s\n' '1 2 3 4' '5 6 7 8' >scan.txt
-cat >base.deck <<'DECK'
-data : { train = "u.h5"; val = []; };
-net : { family = "dummy"; };
-run : { device = "cpu"; };
-DECK
+deck 'family = "dummy";' 'train = "u.h5"; val = [];' '' '' 'device = "cpu";'
 
 # named PROGRAM ARGUMENTS...: rank 1 of 2 is stopped when all have started.
 named() {

@@ -140,6 +140,73 @@ refused() {
     done
 }
 
+# refused_twice STATUS TEXT ARGUMENTS...: so end check and the training of base.deck on two ranks.
+refused_twice() {
+    status=$1 text=$2
+    shift 2
+    for command in check train; do
+        refused 2 "$status" "$text" $command base.deck run.dir=refused "$@"
+    done
+}
+
+# same_on_ranks NAME STEPS ARGUMENTS...: base.deck trains to the same weights, whose sums are left
+# in the file want, on 1, 2 and 3 ranks with as many readers, and if it is stopped after half
+# of the steps and continued on other ranks.
+same_on_ranks() {
+    name=$1 steps=$2
+    shift 2
+    for number in 1 2 3; do
+        run $number 0 base.deck "$@" run.dir="$name-$number" data.readers=$number
+        test $number != 1 || sums "$name-1" "$steps" >want
+        yields want "$name on $number ranks" sums "$name-$number" "$steps"
+    done
+    run 1 0 base.deck "$@" run.dir="$name-moved" train.steps=$((steps / 2))
+    run 2 0 base.deck "$@" run.dir="$name-moved" data.readers=5
+    yields want "$name: continued on other ranks" sums "$name-moved" "$steps"
+}
+
+# allocates_nothing RANKS STEPS EPOCH ARGUMENTS...: training base.deck, no rank allocates after
+# the first epoch of EPOCH steps. The count of an epoch's first step has the report of the
+# last epoch too.
+allocates_nothing() {
+    number=$1 lines=$(($1 * $2)) epoch=$3
+    shift 3
+    SPTRAIN=$SP_BUILDDIR/tests/run/sptrain_counted run "$number" 0 base.deck run.dir=counted \
+        run.resume=never run.checkpoint_every=1000 "$@"
+    test "$(grep -c '^step .* allocations' err)" = $lines || fail "$lines lines of steps expected"
+    awk -v n="$epoch" '/^step .* allocations/ && $2 > n && $2 % n != 1 && $4 > 0 { print; bad = 1 }
+        END { exit bad }' err >&2 || fail "steps that allocate: $*"
+}
+
+# peak RANKS STATUS ARGUMENTS...: as run, but in $taken the MiB of the largest rank.
+peak() {
+    test -x measured || {
+        printf '#!/bin/sh\nexec "%s" mib "%s" "$@"\n' "$SP_BUILDDIR/tests/tools/peak_memory" \
+            "$MPIEXEC" >measured
+        chmod +x measured
+    }
+    MPIEXEC=$dir/measured run "$@"
+    taken=$(cat mib)
+}
+
+# foresees DECK ARGUMENTS...: leaves in $foreseen the MiB of a rank that check estimates.
+foresees() {
+    run 1 0 check "$@"
+    foreseen=$(sed -n 's/.*memory: about \([0-9]*\) MiB a rank.*/\1/p' out)
+}
+
+# takes_foreseen DECK ARGUMENTS...: a training takes no more memory than check estimates.
+takes_foreseen() {
+    foresees "$@"
+    peak 1 0 train "$@" run.dir=memory run.resume=never
+    test "$taken" -le "$foreseen" || fail "$foreseen MiB foreseen, $taken taken: $*"
+}
+
+# voxels DIR: those of each step.
+voxels() {
+    sed -n 's/.*"event":"step".*"voxels":\([0-9]*\).*/\1/p' "$1/metrics.jsonl"
+}
+
 # alone STATUS PROGRAM ARGUMENTS...: as run, of one process without a launcher.
 alone() {
     want=$1

@@ -4,13 +4,9 @@
 # run.weights = "ema" the best of them is kept, and eval and run.init_from take them.
 . "$SP_SRCDIR/tests/run/story.sh"
 "$SHARDS" uneven u.h5 || fail "make_shards"
-cat >base.deck <<'DECK'
-data : { train = "u.h5"; val = "u.h5"; };
-batch : { size = 6; eval_size = 4; };
-net : { family = "dummy"; };
-train : { epochs = 4; warmup_steps = 2; lr = 0.05; schedule = "constant"; deterministic = "world"; };
-run : { log_every = 1; eval_every = 1; keep = 99; };
-DECK
+dummy_deck u.h5 'size = 6; eval_size = 4;' \
+    'epochs = 4; warmup_steps = 2; lr = 0.05; schedule = "constant"; deterministic = "world";' \
+    'log_every = 1; eval_every = 1; keep = 99;'
 run 1 0 base.deck run.dir=plain
 last=12
 says_not plain/metrics.jsonl ema_

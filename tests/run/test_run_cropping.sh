@@ -5,13 +5,9 @@
 # and keys that do not fit are refused.
 . "$SP_SRCDIR/tests/run/story.sh"
 "$SHARDS" uneven u.h5 || fail "make_shards"
-cat >base.deck <<'DECK'
-data : { train = "u.h5"; val = []; };
-batch : { size = 4; };
-net : { family = "minkunet14A"; width = 0.1; stem_kernel = 3; };
-train : { epochs = 3; warmup_steps = 2; };
-run : { log_every = 1; };
-DECK
+deck 'family = "minkunet14A"; width = 0.1; stem_kernel = 3;' 'train = "u.h5"; val = [];' 'size = 4;' \
+    'epochs = 3; warmup_steps = 2;' 'log_every = 1;'
+world='train.deterministic=world train.schedule=constant'
 # 15 samples: 12 steps of 4.
 last=12
 # shellcheck disable=SC2089 # quotes of the deck
@@ -21,25 +17,11 @@ sphere='augment.crop=sphere augment.crop_voxels=50 augment.crop_p=0.7 augment.mi
 # shellcheck disable=SC2034 # by eval
 box='augment.crop=box augment.crop_size=[3,3,0] augment.range=[-1000,-1000,-1000,1000,1000,1000]'
 
-# voxels DIR: those of each step.
-voxels() {
-    sed -n 's/.*"event":"step".*"voxels":\([0-9]*\).*/\1/p' "$1/metrics.jsonl"
-}
-
 # shellcheck disable=SC2086 # lists of overrides
 for kind in colors sphere box; do
     eval "keys=\$$kind"
-    world="$keys train.deterministic=world train.schedule=constant"
-    for n in 1 3; do
-        run $n 0 base.deck $world run.dir=$kind-world$n data.readers=$n
-        test $n != 1 || sums $kind-world1 $last >want
-        yields want "$kind, deterministic = world on $n ranks" sums $kind-world$n $last
-    done
-    # Stopped in the middle of the second epoch, and continued on other ranks.
-    run 1 0 base.deck $world run.dir=$kind-moved train.steps=6
-    run 2 0 base.deck $world run.dir=$kind-moved data.readers=5
-    yields want "$kind: continued on other ranks" sums $kind-moved $last
-    run 1 0 base.deck train.deterministic=world train.schedule=constant run.dir=$kind-plain
+    same_on_ranks $kind $last $keys $world
+    run 1 0 base.deck $world run.dir=$kind-plain
     sums $kind-plain $last >plain
     cmp -s want plain && fail "$kind changes nothing"
 done
@@ -49,7 +31,7 @@ done
 for off in 'augment.crop=box augment.crop_size=[9e8,9e8,0] augment.range=[-1e9,-1e9,-1e9,1e9,1e9,1e9]' \
     'augment.crop=sphere augment.crop_voxels=5 augment.crop_p=0' \
     'augment.color_jitter=0.5 augment.color_jitter_p=0 augment.color_shift=0.5 augment.color_shift_p=0'; do
-    run 2 0 base.deck train.deterministic=world train.schedule=constant run.dir=off run.resume=never $off
+    run 2 0 base.deck $world run.dir=off run.resume=never $off
     yields plain "$off" sums off $last
 done
 
@@ -69,57 +51,38 @@ plain='augment.drop=0.0 augment.rotate_z=false augment.scale=[]'
 }
 
 # What is foreseen is at least what is taken.
-printf '#!/bin/sh\nexec "%s" mib "%s" "$@"\n' "$SP_BUILDDIR/tests/tools/peak_memory" \
-    "$MPIEXEC" >measured
-chmod +x measured
 spvox scene --out s --samples 6 --extent 40 --seed 3
 whole=
 for keys in augment.crop=none 'augment.crop=sphere augment.crop_voxels=1000' 'augment.crop=sphere augment.crop_size=[8]'; do
     # shellcheck disable=SC2086
     set -- base.deck $keys 'data.train=s-*.h5' net.width=0.375 run.device=cpu run.threads=1
-    run 1 0 check "$@"
-    foreseen=$(sed -n 's/.*memory: about \([0-9]*\) MiB a rank.*/\1/p' out)
+    takes_foreseen "$@"
     whole=${whole:-$foreseen}
-    MPIEXEC=$dir/measured run 1 0 train "$@" run.dir=memory run.resume=never
-    test "$(cat mib)" -le "$foreseen" || fail "$keys: $foreseen MiB foreseen, $(cat mib) taken"
     case $keys in
     *voxels*) test "$foreseen" -lt $((whole * 2 / 3)) || fail "$foreseen MiB foreseen with crops, $whole without" ;;
     esac
 done
 
 # After the first epoch a step allocates nothing.
-counted=$SP_BUILDDIR/tests/run/sptrain_counted
 # shellcheck disable=SC2086,SC2090
-SPTRAIN=$counted run 1 0 base.deck $colors $sphere run.dir=counted run.checkpoint_every=1000
-test "$(grep -c '^step .* allocations' err)" = $last || fail "$last steps expected"
-awk '/^step .* allocations/ && $2 > 4 && $2 % 4 != 1 && $4 > 0 { print; bad = 1 } END { exit bad }' err >&2 ||
-    fail "steps that allocate"
+allocates_nothing 1 $last 4 $colors $sphere
 
 # A sample that the range leaves nothing of is named once.
 run 1 0 base.deck augment.range='[1e6,1e6,1e6,2e6,2e6,2e6]' train.steps=3 run.dir=empty
 test "$(grep -c 'sample .* of u.h5 has no voxel within augment.range: it trains nothing (reported once)' err)" = 1 ||
     fail "one warning expected"
 
-# refused STATUS TEXT ARGUMENTS...: check and the training end so.
-refused() {
-    status=$1 text=$2
-    shift 2
-    for command in check train; do
-        run 2 "$status" $command base.deck run.dir=refused "$@"
-        one_diagnosis "$text"
-    done
-}
-refused 2 'augment.color_\* changes colours, but of the columns \["feature0", "feature1", "feature2"\] of u.h5 that are used' \
+refused_twice 2 'augment.color_\* changes colours, but of the columns \["feature0", "feature1", "feature2"\] of u.h5 that are used' \
     augment.color_jitter=0.05
-refused 2 'augment.color_columns: "red" is no column of u.h5 that is used' augment.color_jitter=0.05 \
+refused_twice 2 'augment.color_columns: "red" is no column of u.h5 that is used' augment.color_jitter=0.05 \
     'augment.color_columns=["red"]'
-refused 2 'augment.crop = "box" needs augment.crop_size or augment.crop_voxels' augment.crop=box
-refused 2 'augment.crop_size: a sphere takes \[\] or \[radius\], above 0' augment.crop=sphere 'augment.crop_size=[1,2,3]'
-refused 2 'augment.crop_size: a box takes \[\] or edges \[x, y, z\], above 0' augment.crop=box 'augment.crop_size=[0,0,0]'
-refused 2 'augment.range takes \[\] or \[x0, y0, z0, x1, y1, z1\]' 'augment.range=[0,0,0,1,1,0]'
-refused 2 'augment.mix_bands: 2.5, expected whole numbers' 'augment.mix_bands=[2.5]'
-refused 2 'augment.mix_inclination takes \[low, high\]' 'augment.mix_inclination=[3,-25]'
-refused 2 'augment.mix_sensor takes \[x, y, z\]' 'augment.mix_sensor=[1]'
+refused_twice 2 'augment.crop = "box" needs augment.crop_size or augment.crop_voxels' augment.crop=box
+refused_twice 2 'augment.crop_size: a sphere takes \[\] or \[radius\], above 0' augment.crop=sphere 'augment.crop_size=[1,2,3]'
+refused_twice 2 'augment.crop_size: a box takes \[\] or edges \[x, y, z\], above 0' augment.crop=box 'augment.crop_size=[0,0,0]'
+refused_twice 2 'augment.range takes \[\] or \[x0, y0, z0, x1, y1, z1\]' 'augment.range=[0,0,0,1,1,0]'
+refused_twice 2 'augment.mix_bands: 2.5, expected whole numbers' 'augment.mix_bands=[2.5]'
+refused_twice 2 'augment.mix_inclination takes \[low, high\]' 'augment.mix_inclination=[3,-25]'
+refused_twice 2 'augment.mix_sensor takes \[x, y, z\]' 'augment.mix_sensor=[1]'
 run 1 2 base.deck augment.mix=lasermix augment.mix_p=1 'augment.mix_sensor=[1e6,0,0]' run.dir=far
 one_diagnosis 'augment.mix = "lasermix" needs scans in coordinates about their sensor (augment.mix_sensor): sample'
 run 1 0 check base.deck augment.crop_voxels=5 'augment.mix_bands=[3]'

@@ -5,13 +5,8 @@
 # does not have all voxels of a step.
 . "$SP_SRCDIR/tests/run/story.sh"
 "$SHARDS" uneven u.h5 || fail "make_shards"
-cat >base.deck <<'DECK'
-data : { train = "u.h5"; val = "u.h5"; };
-batch : { size = 6; eval_size = 4; };
-net : { family = "dummy"; };
-train : { steps = 4; warmup_steps = 2; lr = 0.02; deterministic = "world"; };
-run : { log_every = 1; eval_every = 1; };
-DECK
+dummy_deck u.h5 'size = 6; eval_size = 4;' \
+    'steps = 4; warmup_steps = 2; lr = 0.02; deterministic = "world";' 'log_every = 1; eval_every = 1;'
 all='({name="cross_entropy";weight=1.0;},{name="lovasz";weight=0.5;},"dice",{name="focal";weight=2;})'
 
 # The same steps and evaluations on any number of ranks.

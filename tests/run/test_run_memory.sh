@@ -85,15 +85,6 @@ run 1 0 eval d.deck run.dir=one data.val='["t*.h5"]'
 evaluations one | tail -2 | sed 's/.*"confusion"/"confusion"/' | sort -u >got
 test "$(wc -l <got)" = 1 || fail "an evaluation that is cut counts otherwise"
 
-# peak RANKS STATUS ARGUMENTS...: as run, but in $taken the MiB of the largest rank.
-printf '#!/bin/sh\nexec "%s" mib "%s" "$@"\n' "$SP_BUILDDIR/tests/tools/peak_memory" \
-    "$MPIEXEC" >measured
-chmod +x measured
-peak() {
-    MPIEXEC=$dir/measured run "$@"
-    taken=$(cat mib)
-}
-
 # A run uses the memory that was foreseen, to 10 %, and keeps a bound, to 5 %, with voxels
 # that touch no other (a pyramid that does not shrink), with one large sample among small
 # ones, in evaluation, and where the batches of an evaluation's loader take most.
@@ -110,8 +101,7 @@ DECK
 takes() {
     name=$1
     shift
-    run 1 0 check m.deck "$@"
-    foreseen=$(sed -n 's/.*memory: about \([0-9]*\) MiB a rank.*/\1/p' out)
+    foresees m.deck "$@"
     peak 1 0 train m.deck run.dir="$name" "$@"
     whole=$taken
     test $((taken * 110)) -ge $((foreseen * 100)) || fail "$name: $foreseen MiB foreseen, $taken taken"

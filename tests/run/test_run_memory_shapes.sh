@@ -55,8 +55,7 @@ shape() {
     name=$1
     shift
     set -- "data.train=$name*.h5" "data.val=$name*.h5" "$@"
-    run 1 0 check base.deck "$@"
-    foreseen=$(sed -n 's/.*memory: about \([0-9]*\) MiB a rank.*/\1/p' out)
+    foresees base.deck "$@"
     measured train "$@"
     for command in eval predict; do
         run 1 0 $command base.deck run.dir=whole run.memory_mb=1000000 "$@"

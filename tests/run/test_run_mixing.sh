@@ -5,13 +5,7 @@
 # and damaged partners work or are named.
 . "$SP_SRCDIR/tests/run/story.sh"
 "$SHARDS" uneven u.h5 && "$SHARDS" box one.h5 1 500 1 2 4 0 || fail "make_shards"
-cat >base.deck <<'DECK'
-data : { train = "u.h5"; val = "u.h5"; };
-batch : { size = 4; eval_size = 4; };
-net : { family = "minkunet14A"; width = 0.1; stem_kernel = 3; };
-train : { epochs = 3; warmup_steps = 2; };
-run : { log_every = 1; };
-DECK
+narrow_deck u.h5 'size = 4; eval_size = 4;' 'epochs = 3; warmup_steps = 2;' 'log_every = 1;'
 # 15 samples: 12 steps of 4.
 last=12
 polar='augment.mix=polarmix augment.mix_p=0.9 augment.mix_classes=["1","2"]'
@@ -20,11 +14,6 @@ laser='augment.mix=laserpolarmix augment.mix_p=0.9 augment.mix_bands=[2,5] augme
     augment.mix_sensor=[700,700,700]
     augment.mix_classes=["1"]'
 
-# voxels DIR: those of each step.
-voxels() {
-    sed -n 's/.*"event":"step".*"voxels":\([0-9]*\).*/\1/p' "$1/metrics.jsonl"
-}
-
 total() {
     awk '{ n += $1 } END { print n }'
 }
@@ -32,16 +21,7 @@ total() {
 # shellcheck disable=SC2086 # lists of overrides
 for kind in polar cloud laser; do
     eval "keys=\$$kind"
-    world="$keys train.deterministic=world train.schedule=constant"
-    for n in 1 2 3; do
-        run $n 0 base.deck $world run.dir=$kind-world$n
-        test $n != 1 || sums $kind-world1 $last >want
-        yields want "$kind, deterministic = world on $n ranks" sums $kind-world$n $last
-    done
-    # Stopped in the middle of the second epoch, and continued on other ranks.
-    run 1 0 base.deck $world run.dir=$kind-moved train.steps=6
-    run 2 0 base.deck $world run.dir=$kind-moved
-    yields want "$kind: continued on other ranks" sums $kind-moved $last
+    same_on_ranks $kind $last $keys train.deterministic=world train.schedule=constant
 done
 
 # Killed in the middle of the second epoch, and continued on as many ranks.
@@ -92,32 +72,22 @@ run 2 0 base.deck $cloud augment.mix_p=1 data.train=even.h5 data.val=[] batch.vo
 grep '"event":"step"' budget/metrics.jsonl | grep -qv '"micro_batches":2' && fail "mixed samples share a budget"
 
 # What is foreseen is at least what is taken, and a bound is kept.
-printf '#!/bin/sh\nexec "%s" mib "%s" "$@"\n' "$SP_BUILDDIR/tests/tools/peak_memory" \
-    "$MPIEXEC" >measured
-chmod +x measured
 spvox scene --out s --samples 6 --extent 40 --seed 3
 for kind in polar cloud; do
     eval "keys=\$$kind"
     # shellcheck disable=SC2086
     set -- base.deck $keys 'data.train=s-*.h5' data.val=[] net.width=0.375 run.device=cpu run.threads=1
-    run 1 0 check "$@"
-    foreseen=$(sed -n 's/.*memory: about \([0-9]*\) MiB a rank.*/\1/p' out)
-    MPIEXEC=$dir/measured run 1 0 train "$@" run.dir=$kind-memory
-    test "$(cat mib)" -le "$foreseen" || fail "$kind: $foreseen MiB foreseen, $(cat mib) taken"
-    MPIEXEC=$dir/measured run 1 0 train "$@" run.dir=$kind-bound run.memory_mb=$((foreseen * 3 / 4))
+    takes_foreseen "$@"
+    peak 1 0 train "$@" run.dir=$kind-bound run.memory_mb=$((foreseen * 3 / 4))
     says err 'cut into micro-batches'
-    test "$(cat mib)" -le $((foreseen * 3 / 4)) || fail "$kind: $(cat mib) MiB taken of $((foreseen * 3 / 4))"
+    test "$taken" -le $((foreseen * 3 / 4)) || fail "$kind: $taken MiB taken of $((foreseen * 3 / 4))"
 done
 
 # After the first epoch a step allocates nothing.
-counted=$SP_BUILDDIR/tests/run/sptrain_counted
 for kind in polar cloud laser; do
     eval "keys=\$$kind"
     # shellcheck disable=SC2086
-    SPTRAIN=$counted run 1 0 base.deck $keys data.val=[] run.dir=$kind-counted run.checkpoint_every=1000
-    test "$(grep -c '^step .* allocations' err)" = $last || fail "$last steps expected"
-    awk '/^step .* allocations/ && $2 > 4 && $2 % 4 != 1 && $4 > 0 { print; bad = 1 } END { exit bad }' err >&2 ||
-        fail "$kind: steps that allocate"
+    allocates_nothing 1 $last 4 $keys data.val=[]
 done
 
 # A damaged partner is named, or leaves its samples unmixed.

@@ -4,13 +4,8 @@
 # budgets and memory know of it; files and words that do not fit are refused.
 . "$SP_SRCDIR/tests/run/story.sh"
 spvox scene --out s --samples 4 --extent 30 --seed 3
-cat >base.deck <<'DECK'
-data : { train = ["s-*.h5"]; val = []; };
-batch : { size = 2; };
-net : { family = "minkunet14A"; width = 0.1; stem_kernel = 3; };
-train : { epochs = 3; warmup_steps = 0; schedule = "constant"; deterministic = "world"; };
-run : { log_every = 1; };
-DECK
+deck 'family = "minkunet14A"; width = 0.1; stem_kernel = 3;' 'train = ["s-*.h5"]; val = [];' 'size = 2;' \
+    'epochs = 3; warmup_steps = 0; schedule = "constant"; deterministic = "world";' 'log_every = 1;'
 last=6
 
 # bank: the objects, with the bytes of any number of ranks.
@@ -30,21 +25,10 @@ spvox info again.h5
 test "$(sed -n 's/^ *3 vehicle *\([0-9]*\) .*/\1/p' out)" = "$(sed -n 's/^ *3 vehicle *\([0-9]*\) .*/\1/p' info)" ||
     fail "a bank of the bank has other voxels"
 
-voxels() {
-    sed -n 's/.*"event":"step".*"voxels":\([0-9]*\).*/\1/p' "$1/metrics.jsonl" | awk '{ n += $1 } END { print n }'
-}
-
 keys='augment.paste=bank.h5 augment.paste_p=0.8 augment.paste_count=3 augment.mix=mix3d augment.mix_p=0.3'
 # shellcheck disable=SC2086 # lists of overrides
 {
-    for n in 1 3; do
-        run $n 0 base.deck $keys run.dir=world$n data.readers=$n
-        test $n != 1 || sums world1 $last >want
-        yields want "paste on $n ranks" sums world$n $last
-    done
-    run 1 0 base.deck $keys run.dir=moved train.steps=3
-    run 2 0 base.deck $keys run.dir=moved
-    yields want "continued on other ranks" sums moved $last
+    same_on_ranks paste $last $keys
     run 1 0 base.deck run.dir=plain
     sums plain $last >plain.sums
     cmp -s want plain.sums && fail "nothing is pasted"
@@ -55,7 +39,7 @@ keys='augment.paste=bank.h5 augment.paste_p=0.8 augment.paste_count=3 augment.mi
     same='augment.drop=0.0 augment.rotate_z=false augment.scale=[]'
     run 1 0 base.deck $same run.dir=few train.steps=2
     run 1 0 base.deck $same augment.paste=bank.h5 augment.paste_voxels=200 run.dir=more train.steps=2
-    pasted=$(($(voxels more) - $(voxels few)))
+    pasted=$({ voxels more; voxels few | sed 's/^/-/'; } | awk '{ n += $1 } END { print n }')
     test $pasted -gt 0 || fail "nothing is pasted"
     test $pasted -le 800 || fail "$pasted voxels are pasted"
     # The budget counts what may be pasted.
@@ -63,37 +47,18 @@ keys='augment.paste=bank.h5 augment.paste_p=0.8 augment.paste_count=3 augment.mi
     grep '"event":"step"' budget/metrics.jsonl | grep -qv '"micro_batches":2' && fail "pasted voxels are not counted"
 
     # What is foreseen is at least what is taken.
-    printf '#!/bin/sh\nexec "%s" mib "%s" "$@"\n' "$SP_BUILDDIR/tests/tools/peak_memory" "$MPIEXEC" >measured
-    chmod +x measured
-    set -- base.deck augment.paste=bank.h5 augment.paste_count=50 net.width=0.375 run.device=cpu run.threads=1
-    run 1 0 check "$@"
-    foreseen=$(sed -n 's/.*memory: about \([0-9]*\) MiB a rank.*/\1/p' out)
-    MPIEXEC=$dir/measured run 1 0 train "$@" run.dir=memory
-    test "$(cat mib)" -le "$foreseen" || fail "$foreseen MiB foreseen, $(cat mib) taken"
+    takes_foreseen base.deck augment.paste=bank.h5 augment.paste_count=50 net.width=0.375 run.device=cpu run.threads=1
 
     # After the first epoch a step allocates nothing.
-    counted=$SP_BUILDDIR/tests/run/sptrain_counted
-    SPTRAIN=$counted run 1 0 base.deck $keys run.dir=counted run.checkpoint_every=1000
-    test "$(grep -c '^step .* allocations' err)" = $last || fail "$last steps expected"
-    awk '/^step .* allocations/ && $2 > 2 && $2 % 2 != 1 && $4 > 0 { print; bad = 1 } END { exit bad }' err >&2 ||
-        fail "steps that allocate"
+    allocates_nothing 1 $last 2 $keys
 }
 
-# refused STATUS TEXT ARGUMENTS...: check and the training end so.
-refused() {
-    status=$1 text=$2
-    shift 2
-    for command in check train; do
-        run 2 "$status" $command base.deck run.dir=refused "$@"
-        one_diagnosis "$text"
-    done
-}
-refused 3 'augment.paste_classes: "car" is no class of s-.*, expected names of' augment.paste=bank.h5 'augment.paste_classes=["car"]'
-refused 3 'augment.paste: bank.h5: no object of the classes of augment.paste_classes' augment.paste=bank.h5 \
+refused_twice 3 'augment.paste_classes: "car" is no class of s-.*, expected names of' augment.paste=bank.h5 'augment.paste_classes=["car"]'
+refused_twice 3 'augment.paste: bank.h5: no object of the classes of augment.paste_classes' augment.paste=bank.h5 \
     'augment.paste_classes=["ground"]'
-refused 3 'absent.h5' augment.paste=absent.h5
+refused_twice 3 'absent.h5' augment.paste=absent.h5
 "$SHARDS" plain other.h5 || fail "make_shards"
-refused 3 'other.h5' augment.paste=other.h5
+refused_twice 3 'other.h5' augment.paste=other.h5
 
 # wrong STATUS TEXT ARGUMENTS...: spvox bank ends so, and leaves no file.
 wrong() {

@@ -28,6 +28,7 @@ static cloud own, partner;
 static sp_arena arena;
 static sp_config config;
 static sp_dataset set;
+static const sp_mix united = {.kind = SP_MIX_3D, .seed = 1, .epoch = 2, .sample = 4};
 static const bool is_pasted[CLASSES] = {[PASTED] = true};
 static char *class_name[CLASSES] = {"ground", "tree", "car", "wire"};
 static const sp_vectors vectors = {
@@ -311,8 +312,7 @@ TEST_AFTER(begin, copies_that_do_not_fit_are_left_out)
 TEST_AFTER(begin, a_mixture_is_augmented_as_one)
 {
     const sp_mix mix = scans(true, -1.1, 0.5, 2.5);
-    int32_t *plain;
-    int n;
+    int32_t *plain, n;
 
     mix_with(&mix);
     n = v.n;
@@ -331,7 +331,6 @@ TEST_AFTER(begin, a_mixture_is_augmented_as_one)
 TEST_AFTER(begin, copies_keep_their_place_within_the_voxel)
 {
     const sp_mix mix = scans(false, -1, 0.77, 3.3);
-    double scale[2] = {64, 64};
 
     own.sample.n = 1;
     partner.sample.n = 3;
@@ -343,7 +342,7 @@ TEST_AFTER(begin, copies_keep_their_place_within_the_voxel)
     memcpy(own.coords, (int32_t[]){0, 0, 0}, 12);
     memcpy(partner.coords, (int32_t[]){9, 5, 2, 0, 0, 0, 1, 1, 1}, 36);
     mixer.vectors = NULL;
-    memcpy(config.augment.scale.at, scale, sizeof scale);
+    config.augment.scale.at[0] = config.augment.scale.at[1] = 64;
     config.augment.scale.n = 2;
     mix_with(&mix);
     want_turned(&own, 0, 0);
@@ -395,13 +394,12 @@ TEST_AFTER(begin, far_scans_are_mixed_about_their_middles)
  * lowest on lowest. */
 TEST_AFTER(begin, clouds_are_united)
 {
-    const sp_mix mix = {.kind = SP_MIX_3D, .seed = 1, .epoch = 2, .sample = 4};
     double f[C], at[3];
 
     partner.sample.coords = partner.coords;
     for (int i = 0; i < 3 * N; i++)
         partner.coords[i] += i % 3 == 0 ? 1000 : i % 3 == 1 ? -400 : 7;
-    mix_with(&mix);
+    mix_with(&united);
     for (int s = 0; s < 2; s++)
         for (int i = 0; i < N; i++) {
             const cloud *c = s ? &partner : &own;
@@ -419,7 +417,6 @@ TEST_AFTER(begin, clouds_are_united)
 
 TEST_AFTER(begin, clouds_have_draws_of_their_own)
 {
-    const sp_mix mix = {.kind = SP_MIX_3D, .seed = 1, .epoch = 2, .sample = 4};
     int n_own = 0, n_partner = 0, n_both = 0;
 
     /* Of rows at the same places, dropped by half, labels tell whose were dropped. */
@@ -429,7 +426,7 @@ TEST_AFTER(begin, clouds_have_draws_of_their_own)
         partner.labels[i] = 1;
     }
     config.augment.drop = 0.5;
-    mix_with(&mix);
+    mix_with(&united);
     for (int i = 0; i < v.n; i++) {
         n_own += v.labels[i] == 0;
         n_partner += v.labels[i] == 1;
@@ -441,13 +438,11 @@ TEST_AFTER(begin, clouds_have_draws_of_their_own)
 /* A partner at the end of the coordinate range stays in it. */
 TEST_AFTER(begin, clouds_stay_in_range)
 {
-    const sp_mix mix = {.kind = SP_MIX_3D, .seed = 1};
-
     for (int i = 0; i < N; i++) {
         own.coords[3 * i] += SP_COORD_LIMIT - 17;
         partner.coords[3 * i] *= 3000;
     }
-    mix_with(&mix);
+    mix_with(&united);
     for (int i = 0; i < v.n; i++)
         assert_true(v.coords[3 * i] < SP_COORD_LIMIT &&
                     v.coords[3 * i] >= -SP_COORD_LIMIT);
