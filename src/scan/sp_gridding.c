@@ -137,48 +137,103 @@ static void gridding_sort_items(item *items, item *spare, int64_t n)
 
 /* ---- cost ---- */
 
-/* A hash table of keys. It stores key + 1 at a place that depends on a random secret of
- * this process, so that a hostile file cannot make all voxels collide. The counts do
- * not depend on the secret. */
-typedef struct key_table {
-    uint64_t *key; /* [mask + 1], 0: empty */
-    uint64_t mask, secret;
-} key_table;
+/* The cubes of 4^3 voxels that hold any, in a hash table. A place depends on a random
+ * secret of this process, so that a hostile file cannot make all cubes collide. The
+ * counts do not depend on the secret. */
+typedef struct cube {
+    uint64_t key;  /* of its voxels without the last 6 bits, plus 1; 0: empty */
+    uint64_t mask; /* bit i: it holds the voxel with these last 6 bits */
+} cube;
 
-/* Finds the place of a key, or the empty place for it. */
-static uint64_t *find_key(const key_table *table, uint64_t key)
+typedef struct cube_table {
+    cube *at; /* [mask + 1] */
+    uint64_t mask, secret;
+} cube_table;
+
+/* Finds the place of a cube, or the empty place for it. */
+static cube *find_cube(const cube_table *table, uint64_t key)
 {
     uint64_t h = sp_rng_mix(key ^ table->secret) & table->mask;
 
-    while (table->key[h] && table->key[h] != key + 1)
+    while (table->at[h].key && table->at[h].key != key + 1)
         h = (h + 1) & table->mask;
-    return &table->key[h];
+    return &table->at[h];
+}
+
+/* The neighbours of each voxel of a cube by the 13 offsets after the centre, half of
+ * all: the cube of each among the 27 around, and its bit there. */
+enum { CUBE = 64, HALF = 13, AROUND = 27 };
+typedef struct neighbours {
+    uint8_t cube[CUBE][HALF], bit[CUBE][HALF];
+} neighbours;
+
+static void list_neighbours(neighbours *list)
+{
+    int d[3];
+
+    for (uint64_t voxel = 0; voxel < CUBE; voxel++)
+        for (int k = 0; k < HALF; k++) {
+            uint64_t bit = 0;
+            int around = 0;
+
+            sp_kernel_offset(3, k + AROUND / 2 + 1, d);
+            for (int a = 2; a >= 0; a--) {
+                const int at = compact(voxel >> a) + d[a] + 4; /* 3 to 8 */
+
+                around = 3 * around + at / 4;
+                bit |= spread((uint64_t)at % 4) << a;
+            }
+            list->cube[voxel][k] = (uint8_t)around;
+            list->bit[voxel][k] = (uint8_t)bit;
+        }
+}
+
+/* The voxels of cube `around` of the 27 around the cube of this key. */
+static uint64_t mask_around(const cube_table *table, uint64_t key, int around)
+{
+    uint64_t other = 0;
+
+    for (int a = 0; a < 3; a++, around /= 3) {
+        const int32_t at = compact(key >> a) + around % 3 - 1;
+
+        if (at < 0 || at >= SP_COORD_LIMIT / 2)
+            return 0; /* outside the grid of 2^18 cubes an axis */
+        other |= spread((uint64_t)at) << a;
+    }
+    return find_cube(table, other)->mask;
 }
 
 /* Counts the pairs of a kernel of edge 3: every voxel with itself, and each pair of
- * neighbours in both directions. */
+ * neighbours in both directions. A cube that is needed is looked up once for all voxels
+ * of a cube. */
 static int64_t gridding_count_pairs(const item *items, int64_t n,
-                                    const key_table *table)
+                                    const cube_table *table)
 {
+    uint64_t mask[AROUND] = {0};
+    uint32_t found = 0;
     int64_t pairs = n;
-    int32_t c[3];
-    int d[3];
+    neighbours list;
 
-    for (int64_t i = 0; i < n; i++)
-        *find_key(table, items[i].key) = items[i].key + 1;
-    for (int64_t i = 0; i < n; i++)
-        for (int k = 14; k < 27; k++) { /* the offsets after the centre, half of all */
-            bool is_inside = true;
+    list_neighbours(&list);
+    for (int64_t i = 0; i < n; i++) {
+        cube *own = find_cube(table, items[i].key / CUBE);
 
-            sp_kernel_offset(3, k, d);
-            for (int a = 0; a < 3; a++) {
-                c[a] = compact(items[i].key >> a) - SP_COORD_LIMIT + d[a];
-                is_inside =
-                    is_inside && c[a] >= -SP_COORD_LIMIT && c[a] < SP_COORD_LIMIT;
-            }
-            if (is_inside && *find_key(table, morton(c)))
-                pairs += 2;
+        own->key = items[i].key / CUBE + 1;
+        own->mask |= (uint64_t)1 << items[i].key % CUBE;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        const uint8_t *around = list.cube[items[i].key % CUBE];
+        const uint8_t *bit = list.bit[items[i].key % CUBE];
+
+        if (i == 0 || items[i].key / CUBE != items[i - 1].key / CUBE)
+            found = 0;
+        for (int k = 0; k < HALF; k++) {
+            if (!(found >> around[k] & 1))
+                mask[around[k]] = mask_around(table, items[i].key / CUBE, around[k]);
+            found |= (uint32_t)1 << around[k];
+            pairs += 2 * (int64_t)(mask[around[k]] >> bit[k] & 1);
         }
+    }
     return pairs;
 }
 
@@ -186,25 +241,27 @@ static int64_t gridding_count_pairs(const item *items, int64_t n,
 static sp_status cost_of_sorted(const item *items, int64_t n,
                                 int64_t cost[SP_COST_COLUMNS])
 {
-    key_table table = {.secret = 0};
-    uint64_t size = 16;
+    cube_table table = {.secret = 0};
+    uint64_t size = 16, n_cubes = n > 0;
 
     for (int level = 0; level < SP_COST_COLUMNS - 1; level++) {
         cost[level] = n > 0;
         for (int64_t i = 1; i < n; i++)
             cost[level] += items[i].key >> 3 * level != items[i - 1].key >> 3 * level;
     }
-    while (size < 2 * (uint64_t)n)
+    for (int64_t i = 1; i < n; i++)
+        n_cubes += items[i].key / CUBE != items[i - 1].key / CUBE;
+    while (size < 2 * n_cubes)
         size *= 2;
     table.mask = size - 1;
-    table.key = calloc(size, sizeof *table.key);
-    if (!table.key)
+    table.at = calloc(size, sizeof *table.at);
+    if (!table.at)
         return SP_FAIL(SP_EMEM, "voxelization: no memory for %zu bytes",
-                       (size_t)size * sizeof *table.key);
+                       (size_t)size * sizeof *table.at);
     if (getentropy(&table.secret, sizeof table.secret) != 0)
-        table.secret = (uintptr_t)table.key;
+        table.secret = (uintptr_t)table.at;
     cost[SP_COST_COLUMNS - 1] = gridding_count_pairs(items, n, &table);
-    free(table.key);
+    free(table.at);
     return SP_OK;
 }
 
