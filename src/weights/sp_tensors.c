@@ -265,7 +265,7 @@ static sp_status parse_container(sp_tensors *file)
 sp_status sp_tensors_open(sp_tensors *file, const char *path)
 {
     memset(file, 0, sizeof *file);
-    SP_TRY(sp_file_read(path, &file->bytes, &file->n_bytes));
+    SP_TRY(sp_file_read_input(path, &file->bytes, &file->n_bytes));
     file->path = strdup(path);
     if (!file->path)
         return SP_FAIL(SP_EMEM, "%s: no memory", path);
