@@ -73,21 +73,16 @@ static sp_status training_check_finite(const sp_training *t, const sp_batch *bat
                                        const int32_t *prediction)
 {
     char text[SP_ERROR_MESSAGE / 2];
+    int64_t voxel;
+    int b;
 
-    for (int b = 0; b < batch->n_samples; b++) {
-        const int32_t *row = batch->row_of + batch->row_of_at[b];
-
-        for (int64_t i = 0; i < batch->sample[b].n; i++)
-            if (row[i] >= 0 && prediction[row[i]] == SP_IGNORE)
-                return SP_FAIL(SP_ENUMERIC,
-                               "%s: voxel %lld: the output of the network is not "
-                               "finite",
-                               sp_dataset_print_sample(&t->resources.val,
-                                                       batch->sample_id[b], text,
-                                                       sizeof text),
-                               (long long)i);
-    }
-    return SP_OK;
+    if (!sp_metrics_find_unpredicted(batch, prediction, &b, &voxel))
+        return SP_OK;
+    return SP_FAIL(SP_ENUMERIC,
+                   "%s: voxel %lld: the output of the network is not finite",
+                   sp_dataset_print_sample(&t->resources.val, batch->sample_id[b], text,
+                                           sizeof text),
+                   (long long)voxel);
 }
 
 static sp_status training_evaluate_batch(sp_training *t, const sp_batch *batch)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/sp_exact.h"
+#include "data/sp_loader.h"
 #include "data/sp_shard.h"
 
 sp_status sp_metrics_create(sp_metrics *metrics, int n_classes, int parts)
@@ -47,6 +48,19 @@ void sp_metrics_zero(sp_metrics *metrics)
     memset(metrics->sums, 0, metrics->n_sums * sizeof *metrics->sums);
     metrics->loss_sum = metrics->weight_sum = 0;
     metrics->n_samples = 0;
+}
+
+bool sp_metrics_find_unpredicted(const sp_batch *batch, const int32_t *prediction,
+                                 int *b, int64_t *voxel)
+{
+    for (*b = 0; *b < batch->n_samples; ++*b) {
+        const int32_t *row = batch->row_of + batch->row_of_at[*b];
+
+        for (*voxel = 0; *voxel < batch->sample[*b].n; ++*voxel)
+            if (row[*voxel] >= 0 && prediction[row[*voxel]] == SP_IGNORE)
+                return true;
+    }
+    return false;
 }
 
 void sp_metrics_add_points(int64_t *confusion, int n_classes, const sp_sample *sample,

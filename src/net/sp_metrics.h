@@ -16,6 +16,7 @@
 
 #include "comm/sp_comm.h"
 
+struct sp_batch;  /* data/sp_loader.h */
 struct sp_sample; /* data/sp_shard.h */
 
 typedef struct sp_metrics {
@@ -48,6 +49,11 @@ void sp_metrics_destroy(sp_metrics *metrics);
 /* Sets all counts and sums to 0, for another pass; the matrices stay allocated. */
 void sp_metrics_zero(sp_metrics *metrics);
 
+/* Finds the batch's first stored voxel whose prediction is SP_IGNORE, which sp_net_loss
+ * writes if an output is not finite: voxel *voxel of sample *b. False: all have one.
+ * Local. */
+bool sp_metrics_find_unpredicted(const struct sp_batch *batch,
+                                 const int32_t *prediction, int *b, int64_t *voxel);
 /* Adds one sample's raw points, which have the classes of their voxels, to a matrix.
  * Local.
  *   row_of       [sample->n] row of the prediction of each stored row, or -1; NULL: the

@@ -11,20 +11,6 @@
 #include "report/sp_progress.h"
 #include "train/sp_merging.h"
 
-/* Finds the batch's first stored voxel without a prediction; false: all have one. */
-static bool find_unpredicted(const sp_batch *batch, const int32_t *prediction, int *b,
-                             int64_t *voxel)
-{
-    for (*b = 0; *b < batch->n_samples; ++*b) {
-        const int32_t *row = batch->row_of + batch->row_of_at[*b];
-
-        for (*voxel = 0; *voxel < batch->sample[*b].n; ++*voxel)
-            if (row[*voxel] >= 0 && prediction[row[*voxel]] == SP_IGNORE)
-                return true;
-    }
-    return false;
-}
-
 enum { CAUSE = SP_CHECKPOINT_FAULT + 32 };
 
 /* Steps until the initial statistics of batch norms have a share of an eighth in the
@@ -73,7 +59,7 @@ sp_status sp_evaluate_check(const sp_resources *r, const sp_batch *batch,
     int b;
 
     assert(batch->n == 0 || prediction);
-    if (find_unpredicted(batch, prediction, &b, &voxel))
+    if (sp_metrics_find_unpredicted(batch, prediction, &b, &voxel))
         return SP_FAIL(
             SP_ENUMERIC, "%s: voxel %lld: the output of layer `%s` is not finite: %s",
             sp_dataset_print_sample(r->evaluation.set, batch->sample_id[b], text,

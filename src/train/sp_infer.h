@@ -37,8 +37,8 @@ sp_status sp_infer_open(sp_infer *infer, const sp_command *command, bool with_se
 sp_status sp_infer_open_model(sp_infer *infer, const sp_command *command,
                               const char *model);
 sp_status sp_infer_open_net(sp_infer *infer);
-/* Creates a batch of one sample as the open network reads it, in these views. set, which
- * describes the samples, and views are borrowed (data/sp_single.h). Local. */
+/* Creates a batch of one sample as the open network reads it, in these views. set,
+ * which describes the samples, and views are borrowed (data/sp_single.h). Local. */
 sp_status sp_infer_open_single(sp_infer *infer, const sp_dataset *set,
                                const sp_views *views, sp_single **single);
 /* The same halves for a further model that computes beside `first`, on its device and
