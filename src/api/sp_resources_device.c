@@ -329,7 +329,8 @@ static int64_t choose_memory(sp_resources *r)
 sp_foresight sp_resources_foresight(const sp_resources *r, const sp_backend *backend)
 {
     bool has_subvoxel = r->val.has_subvoxel;
-    int64_t n_samples = r->train.n_samples + r->val.n_samples;
+    int64_t index_bytes =
+        sp_dataset_index_bytes(&r->train) + sp_dataset_index_bytes(&r->val);
     int64_t unpacked_bytes = r->train.cache_bytes + r->val.cache_bytes;
     int64_t merging_bytes = r->evaluation.merging_bytes;
     sp_views views;
@@ -338,7 +339,7 @@ sp_foresight sp_resources_foresight(const sp_resources *r, const sp_backend *bac
         const sp_val_set *set = &r->val_set[i];
 
         has_subvoxel = has_subvoxel || set->data.has_subvoxel;
-        n_samples += set->data.n_samples;
+        index_bytes += sp_dataset_index_bytes(&set->data);
         unpacked_bytes += set->data.cache_bytes;
         merging_bytes = sp_most(merging_bytes, set->evaluation.merging_bytes);
     }
@@ -350,7 +351,7 @@ sp_foresight sp_resources_foresight(const sp_resources *r, const sp_backend *bac
         .backend = backend,
         .columns = r->columns,
         .n_columns = r->n_columns,
-        .n_samples = n_samples,
+        .index_bytes = index_bytes,
         .unpacked_bytes = unpacked_bytes,
         .n_ranks = r->comm->size,
         .n_local = r->comm->local_size,

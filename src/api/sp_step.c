@@ -157,7 +157,7 @@ static void warn_of_sample(const sp_resources *r, int64_t step, const char *what
     word_largest(r, id, largest, sizeof largest);
     sp_log_warn("step %lld: %s sample %lld of %s%s%s%s", (long long)step, what,
                 (long long)(id - shard->first_sample), shard->path,
-                set->name ? ": " : "", set->name ? set->name[id] : "", largest);
+                set->has_names ? ": " : "", sp_dataset_name(set, id), largest);
 }
 
 sp_status sp_step_name_samples(sp_resources *r, int64_t step, int64_t epoch)

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <malloc.h>
 #include <math.h>
 #include <sched.h>
 #include <stdio.h>
@@ -340,6 +341,13 @@ double sp_machine_children_s(void)
         return 0;
     return (double)used.ru_utime.tv_sec + 1e-6 * (double)used.ru_utime.tv_usec +
            (double)used.ru_stime.tv_sec + 1e-6 * (double)used.ru_stime.tv_usec;
+}
+
+void sp_machine_trim(void)
+{
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
 }
 
 void sp_machine_zero(void *data, size_t bytes)

@@ -65,6 +65,8 @@ double sp_machine_children_s(void);
 /* Zeroes private memory. Whole pages go back to the system and occupy memory again only
  * when they are touched. */
 void sp_machine_zero(void *data, size_t bytes);
+/* Gives freed memory that malloc keeps back to the system. */
+void sp_machine_trim(void);
 /* Finds the first line of a file of the system that begins so, and writes its rest to
  * line [size]; false: no line does, and line is empty. */
 bool sp_machine_line(const char *path, const char *begin, char *line, size_t size);

@@ -1,6 +1,14 @@
 /* The functions of comm that a network of one rank refers to, for a library without MPI.
  * A sum over one rank is the vector itself. */
+#include <stdlib.h>
+
 #include "comm/sp_comm.h"
+
+void sp_comm_common_free(sp_common *common)
+{
+    free(common->data);
+    *common = (sp_common){0};
+}
 
 int sp_comm_scope_size(const sp_comm *comm, sp_scope scope)
 {

@@ -164,6 +164,19 @@ sp_status sp_comm_bcast_array(sp_comm *comm, void **data, size_t bytes, int root
  * too. Collective over the world, agreed. SP_EMEM. */
 struct sp_wire;
 sp_status sp_comm_bcast_wire(sp_comm *comm, struct sp_wire *wire);
+/* Bytes that all ranks read, of which a node has one copy. Zero it to begin. */
+typedef struct sp_common {
+    void *data;
+    size_t mapped; /* bytes of the node's memory; 0: data is this rank's, malloc'd */
+} sp_common;
+
+/* Allocates them, zeroed; each rank has a copy of its own if the ranks of a node cannot
+ * share memory. Rank 0 then fills its copy, and sp_comm_common_send gives the same
+ * bytes to all. Collective over the world, agreed. With comm NULL local. SP_EMEM. */
+sp_status sp_comm_common_alloc(sp_comm *comm, size_t bytes, sp_common *common);
+sp_status sp_comm_common_send(sp_comm *comm, size_t bytes, sp_common *common);
+/* Local, also after the communicator has been closed. */
+void sp_comm_common_free(sp_common *common);
 /* Gathers bytes; the ranks may give different numbers of bytes. On rank 0 *all is their
  * concatenation in the order of the ranks (malloc'd, freed by the caller, never NULL)
  * and *n_all (may be NULL) their number; elsewhere *all is NULL. Collective over the

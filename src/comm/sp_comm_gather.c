@@ -1,6 +1,7 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/sp_wire.h"
 #include "comm/sp_comm_internal.h"
@@ -162,4 +163,59 @@ sp_status sp_comm_bcast_wire(sp_comm *comm, sp_wire *wire)
     wire->size = size;
     wire->is_reading = true;
     return sp_comm_bcast_array(comm, (void **)&wire->data, size, 0);
+}
+
+/* ---- one copy of a node ---- */
+
+sp_status sp_comm_common_alloc(sp_comm *comm, size_t bytes, sp_common *common)
+{
+    sp_node *node = comm && comm->impl ? comm->impl->shared : NULL;
+    sp_status rc = SP_OK;
+
+    *common = (sp_common){0};
+    if (node)
+        SP_TRY(sp_node_map(node, bytes, &common->data, &common->mapped));
+    if (!common->data) {
+        common->mapped = 0;
+        common->data = calloc(1, bytes + 1);
+        if (!common->data)
+            rc = SP_FAIL(SP_EMEM, "no memory for %zu bytes that all ranks read", bytes);
+    }
+    return comm ? sp_comm_agree(comm, rc) : rc;
+}
+
+/* Rank 0's node needs no message if all its ranks share one copy. On other nodes only
+ * the first rank keeps what arrives; the others receive it in a piece of memory, so
+ * that one broadcast serves all. */
+sp_status sp_comm_common_send(sp_comm *comm, size_t bytes, sp_common *common)
+{
+    enum { PART = 4 << 20 };
+    int64_t is_needed = comm && (comm->n_nodes > 1 || !common->mapped);
+    char *aside = NULL;
+    sp_status rc = SP_OK;
+
+    if (!comm || comm->size == 1)
+        return SP_OK;
+    SP_TRY(sp_comm_allreduce(comm, SP_SCOPE_WORLD, &is_needed, 1, SP_I64, SP_MAX));
+    if (is_needed && common->mapped && comm->local_rank > 0) {
+        aside = malloc(PART);
+        if (!aside)
+            rc = SP_FAIL(SP_EMEM, "no memory for an index of %zu bytes", bytes);
+    }
+    rc = sp_comm_agree(comm, rc); /* rank 0 has filled its copy by then */
+    for (size_t at = 0; rc == SP_OK && is_needed && at < bytes; at += PART)
+        rc = sp_comm_bcast(comm, aside ? aside : (char *)common->data + at,
+                           bytes - at < PART ? bytes - at : PART, 0);
+    free(aside);
+    SP_TRY(rc);
+    return is_needed ? sp_comm_barrier(comm) : SP_OK; /* the node's copy is complete */
+}
+
+void sp_comm_common_free(sp_common *common)
+{
+    if (common->mapped)
+        munmap(common->data, common->mapped);
+    else
+        free(common->data);
+    *common = (sp_common){0};
 }

@@ -225,6 +225,17 @@ sp_status sp_node_alloc(sp_node *node, size_t bytes, void **out)
     return SP_OK;
 }
 
+sp_status sp_node_map(sp_node *node, size_t bytes, void **out, size_t *mapped)
+{
+    const size_t size = (size_t)node->size;
+    region r;
+
+    SP_TRY(comm_share(node, bytes / size + 1, true, &r));
+    *out = r.base;
+    *mapped = r.bytes * size;
+    return SP_OK;
+}
+
 bool sp_node_free(sp_node *node, void *data)
 {
     for (region **at = &node->regions; *at; at = &(*at)->next) {

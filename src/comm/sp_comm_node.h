@@ -49,6 +49,11 @@ void sp_node_close(sp_node *node);
 sp_status sp_node_alloc(sp_node *node, size_t bytes, void **out);
 bool sp_node_free(sp_node *node, void *data);
 
+/* Allocates `bytes` for the node together, zeroed, in memory that outlives sp_node_close
+ * and that munmap frees: *mapped bytes at *out, or NULL on all ranks if memory cannot
+ * be shared. Collective over the node. SP_EMPI. */
+sp_status sp_node_map(sp_node *node, size_t bytes, void **out, size_t *mapped);
+
 /* True if data lies in this rank's part of a region. Local. */
 bool sp_node_holds(const sp_node *node, const void *data);
 

@@ -9,8 +9,8 @@
 #include "base/sp_crc.h"
 #include "base/sp_file.h"
 #include "base/sp_number.h"
-#include "data/sp_sample_internal.h"
 #include "base/sp_pulse.h"
+#include "data/sp_sample_internal.h"
 
 enum { NO_WORD = -1 }; /* in addition to the kinds of sp_word */
 
@@ -18,7 +18,7 @@ enum { NO_WORD = -1 }; /* in addition to the kinds of sp_word */
 static const char *place(const sample_reader *r, const sp_extent *extent, char *text,
                          size_t size)
 {
-    const char *name = r->set->has_names ? r->set->name[r->out->id] : "";
+    const char *name = sp_dataset_name(r->set, r->out->id);
 
     snprintf(text, size, "%s:%s: sample %lld%s%s%s", r->shard->path, extent->name,
              (long long)r->sample, *name ? " (" : "", name, *name ? ")" : "");

@@ -9,6 +9,42 @@
 #include "base/sp_names.h"
 #include "data/sp_shard_internal.h"
 
+sp_index_array sp_index_array_of(sp_dataset *set, int i)
+{
+    const int64_t n = set->n_samples, offsets = n + set->n_shards;
+    const int64_t named = set->has_names ? n : 0, blocks = set->has_blocks ? n : 0;
+    const sp_index_array all[SP_INDEX_ARRAYS] = {
+        {(void **)&set->offset, offsets, sizeof *set->offset},
+        {(void **)&set->point_offset, set->has_points ? offsets : 0,
+         sizeof *set->point_offset},
+        {(void **)&set->cost, set->has_cost ? n : 0,
+         SP_COST_COLUMNS * sizeof *set->cost},
+        {(void **)&set->context_offset, set->has_blocks ? offsets : 0,
+         sizeof *set->context_offset},
+        {(void **)&set->block, blocks, sizeof *set->block},
+        {(void **)&set->name.begin, named, sizeof *set->name.begin},
+        {(void **)&set->scan.begin, blocks, sizeof *set->scan.begin},
+        {(void **)&set->name.bytes, named ? set->name.n_bytes : 0, 1},
+        {(void **)&set->scan.bytes, blocks ? set->scan.n_bytes : 0, 1}};
+
+    return all[i];
+}
+
+int64_t sp_dataset_index_bytes(const sp_dataset *set)
+{
+    enum { STATE_BYTES = 48, MOST_STATES = 1 << 17 };
+    sp_dataset copy = *set;
+    int64_t bytes = 0;
+
+    for (int i = 0; i < SP_INDEX_ARRAYS; i++) {
+        const sp_index_array array = sp_index_array_of(&copy, i);
+
+        bytes += array.n * (int64_t)array.size;
+    }
+    return bytes / (set->common.mapped ? set->n_sharing : 1) +
+           STATE_BYTES * sp_least(set->n_samples, MOST_STATES);
+}
+
 void sp_dataset_close(sp_dataset *set)
 {
     sp_shard_files_destroy(set->files);
@@ -24,16 +60,12 @@ void sp_dataset_close(sp_dataset *set)
     free(set->class_of);
     free(set->column_of);
     sp_h5_list_free(set->feature_name, set->n_features);
-    sp_h5_list_free(set->name, set->n_samples);
     sp_recipe_destroy(set->recipe);
-    sp_h5_list_free(set->scan, set->n_samples);
-    free(set->block);
-    free(set->context_offset);
     free(set->feature_mean);
     free(set->feature_std);
-    free(set->offset);
-    free(set->point_offset);
-    free(set->cost);
+    for (int i = 0; i < SP_INDEX_ARRAYS && !set->common.data; i++)
+        free(*sp_index_array_of(set, i).at);
+    sp_comm_common_free(&set->common);
     free(set->source);
     *set = (sp_dataset){0};
 }
@@ -60,8 +92,8 @@ const char *sp_dataset_print_sample(const sp_dataset *set, int64_t sample, char 
     const sp_shard *shard = &set->shard[sp_dataset_shard_of(set, sample)];
 
     snprintf(text, size, "%s: sample %lld%s%s%s", shard->path,
-             (long long)(sample - shard->first_sample), set->name ? " (" : "",
-             set->name ? set->name[sample] : "", set->name ? ")" : "");
+             (long long)(sample - shard->first_sample), set->has_names ? " (" : "",
+             sp_dataset_name(set, sample), set->has_names ? ")" : "");
     return text;
 }
 
@@ -71,6 +103,18 @@ static int64_t rows_of(const sp_dataset *set, const int64_t *offset, int64_t sam
     const int64_t at = sample + sp_dataset_shard_of(set, sample);
 
     return offset ? offset[at + 1] - offset[at] : 0;
+}
+
+const char *sp_dataset_name(const sp_dataset *set, int64_t sample)
+{
+    assert(0 <= sample && sample < set->n_samples);
+    return set->has_names ? set->name.bytes + set->name.begin[sample] : "";
+}
+
+const char *sp_dataset_scan(const sp_dataset *set, int64_t sample)
+{
+    assert(set->has_blocks && 0 <= sample && sample < set->n_samples);
+    return set->scan.bytes + set->scan.begin[sample];
 }
 
 int64_t sp_dataset_voxels(const sp_dataset *set, int64_t sample)

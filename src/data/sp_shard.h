@@ -1,7 +1,7 @@
 /* Voxel shards (input/SCHEMA): the index of a data set, the samples in it, and writing.
  *
  *     rank 0: a limited child reads the HDF5 headers (h5/sp_h5.h) --> offsets,
- *             attributes, places of values, checked --> index --broadcast--> every rank
+ *             attributes, places of values, checked --> index, one copy a node
  *     any thread of any rank: sp_sample_read: pread at known file offsets; HDF5 unpacks
  *             chunks in a limited child of the rank, once (h5/sp_h5_rows.h)
  *     writer: sp_shard_create --> sp_shard_write_sample, any order --> sp_shard_close
@@ -13,8 +13,8 @@
 
 #include "comm/sp_comm.h"
 #include "compute/sp_tensor.h"
-#include "deck/sp_deck.h"
 #include "data/sp_recipe.h"
+#include "deck/sp_deck.h"
 
 enum { SP_COST_COLUMNS = 6 };
 
@@ -51,6 +51,13 @@ typedef struct sp_block {
     int64_t number, first, last;
 } sp_block;
 
+/* Texts one after the other, each with its end. */
+typedef struct sp_texts {
+    int64_t *begin; /* the first byte of each */
+    char *bytes;
+    int64_t n_bytes;
+} sp_texts;
+
 typedef struct sp_dataset {
     int n_shards;
     sp_shard *shard;
@@ -81,11 +88,14 @@ typedef struct sp_dataset {
     /* [n_samples][SP_COST_COLUMNS] voxels at strides 1, 2, 4, 8, 16 and pairs of a 3^3
      * kernel; NULL: not stored. */
     int64_t *cost;
-    char **name; /* [n_samples] names of the samples' sources; NULL: not stored */
-    /* The next three are NULL without has_blocks. */
+    sp_texts name; /* [n_samples] names of the samples' sources; empty: not stored */
+    /* The next three are empty without has_blocks. */
     int64_t *context_offset; /* as point_offset, of the points of margins */
-    char **scan;     /* [n_samples] samples with the same text are blocks of one scan */
+    sp_texts scan;   /* [n_samples] samples with the same text are blocks of one scan */
     sp_block *block; /* [n_samples] */
+    /* The seven above, as one copy for the ranks of a node; empty: each is malloc'd. */
+    sp_common common;
+    int n_sharing; /* ranks that have `common` together; 0: the set is local */
     /* The hash of base names, sizes and attributes; a checkpoint recognizes its
      * training data by it. */
     uint64_t hash;
@@ -186,10 +196,17 @@ void sp_dataset_print_names(char *text, size_t size, int n, char *const *name,
 uint64_t sp_dataset_hash(const sp_dataset *set);
 /* True if any dataset of the shard is not contiguous. */
 bool sp_shard_is_chunked(const sp_shard *shard);
+/* The bytes of the index, of shared memory this rank's part, with what is kept of each
+ * sample while it is used. */
+int64_t sp_dataset_index_bytes(const sp_dataset *set);
 int sp_dataset_shard_of(const sp_dataset *set, int64_t sample);
 /* Words a sample's place, as "a.h5: sample 3 (tile.las[0,0])". Returns text [size]. */
 const char *sp_dataset_print_sample(const sp_dataset *set, int64_t sample, char *text,
                                     size_t size);
+/* The name of a sample; "" without has_names. */
+const char *sp_dataset_name(const sp_dataset *set, int64_t sample);
+/* The scan of a sample; the set has blocks. */
+const char *sp_dataset_scan(const sp_dataset *set, int64_t sample);
 int64_t sp_dataset_voxels(const sp_dataset *set, int64_t sample);
 /* The points of a sample; 0 without has_points. */
 int64_t sp_dataset_points(const sp_dataset *set, int64_t sample);

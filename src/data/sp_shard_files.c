@@ -219,7 +219,7 @@ sp_status sp_shard_glob(const sp_strings *patterns, sp_strings *paths)
 
 /* The files that one data set keeps open: a quarter of those that the process may open,
  * since a run has two data sets, and sockets and libraries need some too. */
-enum { MOST_OPEN = 256, FEWEST_OPEN = 2, SHARE = 4 };
+enum { MOST_OPEN = 256, FEWEST_OPEN = 2, SHARE = 4, MOST_KNOWN = 1 << 17 };
 
 typedef struct open_file {
     int shard, fd, users;
@@ -232,8 +232,11 @@ struct sp_shard_files {
     int n, most; /* slots in use, and the most there may be */
     open_file slot[MOST_OPEN];
     int *slot_of; /* [n_shards] the slot of a shard's open file; -1: it is not open */
-    /* [n_samples] 2^32 + the checksum of coordinates that were found unique, or 0. */
+    /* [n_known] the samples whose coordinates were found unique. Sample i has entry
+     * i % n_known, which is 2^32 * (i / n_known + 1) + the checksum of the coordinates,
+     * or is another sample's, or 0. So a large set needs no memory for each sample. */
     _Atomic uint64_t *known;
+    int64_t n_known;
 };
 
 static int most_open(void)
@@ -260,7 +263,8 @@ sp_status sp_shard_files_create(struct sp_shard_files **files, int n_shards,
         pthread_mutex_init(&f->lock, NULL);
         f->most = most_open();
         f->slot_of = malloc(((size_t)n_shards + 1) * sizeof *f->slot_of);
-        f->known = calloc((size_t)n_samples + 1, sizeof *f->known);
+        f->n_known = sp_least(n_samples + 1, MOST_KNOWN);
+        f->known = calloc((size_t)f->n_known, sizeof *f->known);
     }
     if (!f || !f->slot_of || !f->known) {
         sp_shard_files_destroy(f);
@@ -405,18 +409,29 @@ void sp_shard_release(const sp_dataset *set, sp_shard_handle *handle)
     pthread_mutex_unlock(&set->files->lock);
 }
 
+static uint64_t unique_mark(const struct sp_shard_files *files, int64_t sample,
+                            uint32_t crc)
+{
+    return (uint64_t)(sample / files->n_known + 1) << 32 | crc;
+}
+
 bool sp_shard_is_unique(const sp_dataset *set, int64_t sample, uint32_t crc)
 {
+    struct sp_shard_files *files = set->files;
+
     assert(0 <= sample && sample < set->n_samples);
-    return atomic_load_explicit(&set->files->known[sample], memory_order_relaxed) ==
-           ((uint64_t)1 << 32 | crc);
+    return atomic_load_explicit(&files->known[sample % files->n_known],
+                                memory_order_relaxed) ==
+           unique_mark(files, sample, crc);
 }
 
 void sp_shard_set_unique(const sp_dataset *set, int64_t sample, uint32_t crc)
 {
+    struct sp_shard_files *files = set->files;
+
     assert(0 <= sample && sample < set->n_samples);
-    atomic_store_explicit(&set->files->known[sample], (uint64_t)1 << 32 | crc,
-                          memory_order_relaxed);
+    atomic_store_explicit(&files->known[sample % files->n_known],
+                          unique_mark(files, sample, crc), memory_order_relaxed);
 }
 
 void sp_shard_forget(const sp_dataset *set, int shard)

@@ -308,6 +308,28 @@ static sp_status read_cost(const header *h)
     return SP_OK;
 }
 
+/* Joins a text of each sample. */
+static sp_status read_sample_texts(const header *h, const char *name, sp_texts *texts)
+{
+    const int64_t n = h->set->n_samples;
+    char *const *from;
+    char *at;
+
+    SP_TRY(sp_h5_find_texts(h->h5, name, n, &from));
+    for (int64_t i = 0; i < n; i++)
+        texts->n_bytes += (int64_t)strlen(from[i]) + 1;
+    texts->begin = malloc((size_t)(n + 1) * sizeof *texts->begin);
+    texts->bytes = malloc((size_t)texts->n_bytes + 1);
+    if (!texts->begin || !texts->bytes)
+        return no_memory(h);
+    at = texts->bytes;
+    for (int64_t i = 0; i < n; i++) {
+        texts->begin[i] = at - texts->bytes;
+        at = stpcpy(at, from[i]) + 1;
+    }
+    return SP_OK;
+}
+
 static sp_status read_sample_names(const header *h)
 {
     sp_dataset *set = h->set;
@@ -315,10 +337,7 @@ static sp_status read_sample_names(const header *h)
     set->has_names = sp_h5_has(h->h5, "/names");
     if (!set->has_names)
         return SP_OK;
-    set->name = calloc((size_t)set->n_samples + 1, sizeof *set->name);
-    if (!set->name)
-        return no_memory(h);
-    return sp_h5_read_texts(h->h5, "/names", set->n_samples, set->name);
+    return read_sample_texts(h, "/names", &set->name);
 }
 
 static sp_status read_points(const header *h)
@@ -384,7 +403,7 @@ static sp_status read_block_values(const header *h, double *square, int64_t *num
                                    .first = number[1],
                                    .last = number[2]};
     }
-    return sp_h5_read_texts(h->h5, "/scan", set->n_samples, set->scan);
+    return read_sample_texts(h, "/scan", &set->scan);
 }
 
 static sp_status read_block_table(const header *h)
@@ -395,9 +414,8 @@ static sp_status read_block_table(const header *h)
     int64_t *number = malloc(n * 3 * sizeof *number);
     sp_status rc;
 
-    set->scan = calloc(n, sizeof *set->scan);
     set->block = calloc(n, sizeof *set->block);
-    if (!square || !number || !set->scan || !set->block)
+    if (!square || !number || !set->block)
         rc = no_memory(h);
     else
         rc = read_block_values(h, square, number);

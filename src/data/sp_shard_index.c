@@ -1,5 +1,7 @@
 /* Makes one index of all files on all ranks. Rank 0 reads the headers and broadcasts
- * them, checked, as bytes; every rank makes the same index of these. */
+ * them, checked, as bytes; every rank makes the same index of these. The values of each
+ * sample are in memory that the ranks of a node share, so that a large set needs it
+ * once. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -10,35 +12,29 @@
 
 #include "base/sp_file.h"
 #include "base/sp_log.h"
+#include "base/sp_machine.h"
 #include "data/sp_shard_internal.h"
 
 /* ---- rank 0 ---- */
 
 typedef struct collection {
-    sp_wire *index;
+    sp_wire index;
     sp_rounding rounding;
     int n_files;
+    sp_dataset *part; /* [n_files] the files' indices, with their arrays */
 } collection;
 
-/* Appends the headers of one file to the bytes of the index. */
+/* Keeps the index of one file, and appends it without its arrays to the bytes. */
 static sp_status add_file(sp_h5 *file, int i, void *context)
 {
     collection *c = context;
-    sp_dataset part = {0};
-    sp_status rc = sp_shard_header(file, &part);
+    sp_dataset *part = &c->part[i];
 
-    (void)i;
-    if (rc == SP_OK)
-        rc = sp_rounding_add(&c->rounding, file, &part, c->n_files);
-    if (rc == SP_OK)
-        rc = sp_shard_detach_chunks(file, part.shard);
-    if (rc == SP_OK) {
-        sp_wire_shard(c->index, &part);
-        rc = c->index->rc;
-    }
-    sp_dataset_close(&part);
-    SP_TRY(rc);
-    return SP_OK;
+    SP_TRY(sp_shard_header(file, part));
+    SP_TRY(sp_rounding_add(&c->rounding, file, part, c->n_files));
+    SP_TRY(sp_shard_detach_chunks(file, part->shard));
+    sp_wire_shard(&c->index, part);
+    return c->index.rc;
 }
 
 static const char *base_name(const char *path)
@@ -71,8 +67,7 @@ static sp_status keep_fold(sp_strings *paths, const sp_fold *fold)
     if (!is_kept)
         return SP_FAIL(SP_EMEM, "out of memory");
     for (int i = 0; i < n; i++)
-        is_kept[i] =
-            (rank_of(paths, i) % fold->n == fold->fold) == fold->is_held_out;
+        is_kept[i] = (rank_of(paths, i) % fold->n == fold->fold) == fold->is_held_out;
     paths->n = 0;
     for (int i = 0; i < n; i++)
         if (is_kept[i])
@@ -90,33 +85,43 @@ static sp_status list_files(const sp_strings *patterns, const sp_fold *fold,
     if (!fold)
         return SP_OK;
     if (paths->n < fold->n)
-        return SP_FAIL(SP_EDATA,
-                       "data.folds = %d: data.train has %d file%s, expected one at "
-                       "least for each fold: convert each scan, or each group of scans, "
-                       "with an --out of its own",
-                       fold->n, paths->n, sp_plural(paths->n));
+        return SP_FAIL(
+            SP_EDATA,
+            "data.folds = %d: data.train has %d file%s, expected one at "
+            "least for each fold: convert each scan, or each group of scans, "
+            "with an --out of its own",
+            fold->n, paths->n, sp_plural(paths->n));
     return keep_fold(paths, fold);
 }
 
-/* Collects the number of files and their shards, one after the other, in
- * index->data. */
-static sp_status collect(const sp_strings *patterns, const sp_fold *fold,
-                         sp_wire *index)
+/* Collects the indices of the files, and in c->index the number of files and what all
+ * ranks need of each. */
+static sp_status collect(const sp_strings *patterns, const sp_fold *fold, collection *c)
 {
     sp_strings paths = {0};
     sp_status rc = list_files(patterns, fold, &paths);
-    collection c = {.index = index, .n_files = paths.n};
     int64_t n = paths.n;
 
-    sp_wire_bytes(index, &n, sizeof n);
+    sp_wire_bytes(&c->index, &n, sizeof n);
+    c->part = calloc((size_t)n + 1, sizeof *c->part);
+    if (rc == SP_OK && !c->part)
+        rc = SP_FAIL(SP_EMEM, "no memory for the index of %d files", paths.n);
+    c->n_files = c->part ? paths.n : 0;
     if (rc == SP_OK)
-        rc = sp_h5_open_each(paths.at, paths.n, add_file, &c);
+        rc = sp_h5_open_each(paths.at, paths.n, add_file, c);
     if (rc == SP_OK)
-        sp_rounding_warn(&c.rounding);
-    sp_rounding_free(&c.rounding);
+        sp_rounding_warn(&c->rounding);
+    sp_rounding_free(&c->rounding);
     sp_strings_free(&paths);
     SP_TRY(rc);
-    return index->rc;
+    return c->index.rc;
+}
+
+static void parts_close(sp_dataset *part, int64_t n)
+{
+    for (int64_t i = 0; part && i < n; i++)
+        sp_dataset_close(&part[i]);
+    free(part);
 }
 
 /* ---- one index of all shards ---- */
@@ -265,59 +270,84 @@ static void count(sp_dataset *set, sp_dataset *part, int64_t n)
         set->n_samples += part[i].n_samples;
         set->n_voxels += part[i].n_voxels;
         set->n_points += part[i].n_points;
+        set->name.n_bytes += part[i].name.n_bytes;
+        set->scan.n_bytes += part[i].scan.n_bytes;
     }
 }
 
-/* Allocates the index. It has costs, names and blocks if every file has them. */
-static sp_status allocate(sp_dataset *set, int64_t n)
-{
-    size_t offsets = (size_t)(set->n_samples + n), samples = (size_t)set->n_samples + 1;
+/* ---- the arrays of all samples ---- */
 
-    set->shard = calloc((size_t)n, sizeof *set->shard);
-    set->offset = malloc(offsets * sizeof *set->offset);
-    if (set->has_points)
-        set->point_offset = malloc(offsets * sizeof *set->point_offset);
-    if (set->has_cost)
-        set->cost = malloc(samples * SP_COST_COLUMNS * sizeof *set->cost);
-    if (set->has_names)
-        set->name = calloc(samples, sizeof *set->name);
-    if (set->has_blocks) {
-        set->context_offset = malloc(offsets * sizeof *set->context_offset);
-        set->scan = calloc(samples, sizeof *set->scan);
-        set->block = malloc(samples * sizeof *set->block);
+/* Finds the places of the arrays in set->common, if it is allocated, and returns their
+ * bytes. */
+static size_t place_arrays(sp_dataset *set)
+{
+    size_t bytes = 0;
+
+    for (int i = 0; i < SP_INDEX_ARRAYS; i++) {
+        const sp_index_array array = sp_index_array_of(set, i);
+
+        if (array.n > 0 && set->common.data)
+            *array.at = (char *)set->common.data + bytes;
+        bytes += (size_t)array.n * array.size;
     }
-    if (!set->shard || !set->offset || (set->has_points && !set->point_offset) ||
-        (set->has_cost && !set->cost) || (set->has_names && !set->name) ||
-        (set->has_blocks && !(set->context_offset && set->scan && set->block)))
-        return SP_FAIL(SP_EMEM, "no memory for the index of %lld samples",
-                       (long long)set->n_samples);
+    return bytes;
+}
+
+/* Moves the arrays of the files into the set's. */
+static void fill_arrays(sp_dataset *set, sp_dataset *part)
+{
+    for (int k = 0; k < SP_INDEX_ARRAYS; k++) {
+        const sp_index_array whole = sp_index_array_of(set, k);
+        char *to = whole.n > 0 ? *whole.at : NULL;
+
+        for (int i = 0; i < set->n_shards; i++) {
+            const sp_index_array from = sp_index_array_of(&part[i], k);
+            const size_t bytes = (size_t)from.n * from.size;
+
+            if (to && bytes)
+                memcpy(to, *from.at, bytes);
+            to = to ? to + bytes : NULL;
+            free(*from.at);
+            *from.at = NULL;
+        }
+    }
+}
+
+/* Makes texts follow those of the files before, as their bytes do. */
+static void move_texts(sp_dataset *set, const sp_dataset *part)
+{
+    int64_t name = 0, scan = 0, sample = 0;
+
+    for (int i = 0; i < set->n_shards; i++) {
+        for (int64_t end = sample + part[i].n_samples; sample < end; sample++) {
+            if (set->has_names)
+                set->name.begin[sample] += name;
+            if (set->has_blocks)
+                set->scan.begin[sample] += scan;
+        }
+        name += part[i].name.n_bytes;
+        scan += part[i].scan.n_bytes;
+    }
+}
+
+/* Gives all ranks the arrays of `part`, which rank 0 has. Collective, agreed. */
+static sp_status share_arrays(sp_dataset *set, sp_dataset *part, sp_comm *comm)
+{
+    const size_t bytes = place_arrays(set);
+
+    set->n_sharing = comm ? comm->local_size : 0;
+    SP_TRY(sp_comm_common_alloc(comm, bytes, &set->common));
+    place_arrays(set);
+    if (part) {
+        fill_arrays(set, part);
+        move_texts(set, part);
+    }
+    SP_TRY(sp_comm_common_send(comm, bytes, &set->common));
+    set->hash = sp_dataset_hash(set);
     return SP_OK;
 }
 
-static void copy_part(sp_dataset *set, sp_dataset *part, int64_t i)
-{
-    int64_t first = part->shard->first_sample, n = part->n_samples;
-    size_t offsets = (size_t)(n + 1) * sizeof *set->offset;
-
-    set->shard[i] = *part->shard; /* its path and its chunks move along */
-    *part->shard = (sp_shard){0};
-    memcpy(set->offset + first + i, part->offset, offsets);
-    if (set->has_points)
-        memcpy(set->point_offset + first + i, part->point_offset, offsets);
-    if (set->has_cost)
-        memcpy(set->cost + first * SP_COST_COLUMNS, part->cost,
-               (size_t)n * SP_COST_COLUMNS * sizeof *set->cost);
-    if (set->has_blocks) {
-        memcpy(set->context_offset + first + i, part->context_offset, offsets);
-        memcpy(set->block + first, part->block, (size_t)n * sizeof *set->block);
-    }
-    for (int64_t s = 0; s < n; s++) {
-        if (set->has_names)
-            set->name[first + s] = part->name[s], part->name[s] = NULL;
-        if (set->has_blocks)
-            set->scan[first + s] = part->scan[s], part->scan[s] = NULL;
-    }
-}
+/* ---- one index, continued ---- */
 
 /* Copies the codes of the classes if all parts have the same. NULL: the scans have
  * several sources, or the codes are not stored. */
@@ -397,7 +427,7 @@ static sp_status merge_recipes(sp_dataset *set, const sp_dataset *part, int64_t 
     return SP_OK;
 }
 
-/* Merges the parts. Arrays are moved out of them, not copied, if possible. */
+/* Merges the parts, which have no arrays. What they own moves if possible. */
 static sp_status merge(sp_dataset *set, sp_dataset *part, int64_t n)
 {
     set->voxel_size = part[0].voxel_size;
@@ -408,10 +438,14 @@ static sp_status merge(sp_dataset *set, sp_dataset *part, int64_t n)
     set->has_subvoxel = part[0].has_subvoxel;
     set->has_points = part[0].has_points;
     count(set, part, n);
-    SP_TRY(allocate(set, n));
+    set->shard = calloc((size_t)n, sizeof *set->shard);
+    if (!set->shard)
+        return SP_FAIL(SP_EMEM, "no memory for the index of %lld files", (long long)n);
     set->n_shards = (int)n;
-    for (int64_t i = 0; i < n; i++)
-        copy_part(set, &part[i], i);
+    for (int64_t i = 0; i < n; i++) { /* its path and its chunks move along */
+        set->shard[i] = *part[i].shard;
+        *part[i].shard = (sp_shard){0};
+    }
     if (part[0].feature_mean) {
         set->feature_mean = malloc((size_t)set->n_features * sizeof(double));
         set->feature_std = malloc((size_t)set->n_features * sizeof(double));
@@ -476,11 +510,7 @@ static sp_status build(sp_dataset *set, sp_wire *index)
         warn_lacking(part, n);
         rc = merge(set, part, n);
     }
-    for (int64_t i = 0; i < n; i++)
-        sp_dataset_close(&part[i]);
-    free(part);
-    if (rc == SP_OK)
-        set->hash = sp_dataset_hash(set);
+    parts_close(part, n);
     return rc;
 }
 
@@ -492,26 +522,32 @@ sp_status sp_dataset_open(sp_dataset *set, const sp_strings *patterns, sp_comm *
 sp_status sp_dataset_open_fold(sp_dataset *set, const sp_strings *patterns,
                                const sp_fold *fold, sp_comm *comm)
 {
-    sp_wire index = {0};
+    collection c = {0};
     sp_status rc = SP_OK;
 
     assert(set && patterns->n >= 0);
     *set = (sp_dataset){0};
     if (!comm || comm->rank == 0)
-        rc = index.rc = collect(patterns, fold, &index);
+        rc = c.index.rc = collect(patterns, fold, &c);
     if (comm)
-        rc = sp_comm_bcast_wire(comm, &index);
+        rc = sp_comm_bcast_wire(comm, &c.index);
     if (rc == SP_OK) {
-        index.is_reading = true;
-        rc = build(set, &index);
+        c.index.is_reading = true;
+        rc = build(set, &c.index);
         if (rc == SP_OK)
             rc = sp_shard_open_cache(set, comm ? comm->local_size : 1);
         if (comm)
             rc = sp_comm_agree(comm, rc);
+        if (rc == SP_OK)
+            rc = share_arrays(set, c.part, comm);
         if (rc == SP_OK && comm && comm->n_nodes > 1)
             rc = sp_shard_compare_copies(set, comm);
     }
-    free(index.data);
+    if (c.part) {
+        parts_close(c.part, c.n_files);
+        sp_machine_trim();
+    }
+    free(c.index.data);
     SP_TRY(rc);
     return SP_OK;
 }

@@ -40,9 +40,22 @@ static inline sp_h5_type sp_extent_type(const sp_extent *extent)
     return type;
 }
 
+/* ---- the arrays of an index, with values of each sample ---- */
+
+enum { SP_INDEX_ARRAYS = 9 };
+typedef struct sp_index_array {
+    void **at;
+    int64_t n;   /* elements; 0: the set does not have it */
+    size_t size; /* bytes of each */
+} sp_index_array;
+
+/* The i-th of them. Elements of 8 bytes come before those of 1. */
+sp_index_array sp_index_array_of(sp_dataset *set, int i);
+
 /* ---- an index as bytes (sp_shard_wire.c) ---- */
 
-/* Writes the index of one shard to bytes, or reads it; wire->rc reports a failure. */
+/* Writes the index of one shard without its arrays to bytes, or reads it; wire->rc
+ * reports a failure. */
 void sp_wire_shard(sp_wire *wire, sp_dataset *set);
 
 /* ---- unique coordinates (sp_sample_unique.c), all in [-limit, limit) ---- */

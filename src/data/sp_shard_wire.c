@@ -1,4 +1,4 @@
-/* The index of one shard as bytes. */
+/* The index of one shard as bytes, but what it has of each sample. */
 #include <assert.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -20,6 +20,8 @@ static void wire_sizes(sp_wire *wire, sp_dataset *set)
     sp_wire_flag(wire, &set->has_cost);
     sp_wire_flag(wire, &set->has_names);
     sp_wire_flag(wire, &set->has_blocks);
+    sp_wire_bytes(wire, &set->name.n_bytes, sizeof set->name.n_bytes);
+    sp_wire_bytes(wire, &set->scan.n_bytes, sizeof set->scan.n_bytes);
 }
 
 static void wire_file(sp_wire *wire, sp_shard *shard)
@@ -61,15 +63,5 @@ void sp_wire_shard(sp_wire *wire, sp_dataset *set)
     sp_wire_texts(wire, &set->feature_name, set->n_features);
     sp_wire_array(wire, (void **)&set->feature_mean, set->n_features, sizeof(double));
     sp_wire_array(wire, (void **)&set->feature_std, set->n_features, sizeof(double));
-    sp_wire_array(wire, (void **)&set->offset, set->n_samples + 1, sizeof(int64_t));
-    sp_wire_array(wire, (void **)&set->point_offset, set->n_samples + 1,
-                  sizeof(int64_t));
-    sp_wire_array(wire, (void **)&set->cost, set->n_samples,
-                  SP_COST_COLUMNS * sizeof(int64_t));
-    sp_wire_texts(wire, &set->name, set->n_samples);
     sp_recipe_wire(wire, &set->recipe);
-    sp_wire_array(wire, (void **)&set->context_offset, set->n_samples + 1,
-                  sizeof(int64_t));
-    sp_wire_texts(wire, &set->scan, set->n_samples);
-    sp_wire_array(wire, (void **)&set->block, set->n_samples, sizeof *set->block);
 }

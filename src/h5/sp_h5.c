@@ -431,20 +431,30 @@ static bool h5_copy_texts(char *const *from, int64_t n, char **to)
     return true;
 }
 
-sp_status sp_h5_read_texts(sp_h5 *file, const char *name, int64_t n, char **texts)
+sp_status sp_h5_find_texts(sp_h5 *file, const char *name, int64_t n,
+                           char *const **texts)
 {
     const sp_h5_entry *entry;
 
     assert(!file->is_written);
     assert(n >= 0 && texts);
-    memset(texts, 0, (size_t)n * sizeof *texts);
     SP_TRY(h5_find(file, name, &entry));
     if (!entry->text)
         return SP_FAIL(SP_EDATA, "%s:%s: not of a text type", file->path, name);
     if (entry->n_texts != n)
         return SP_FAIL(SP_EDATA, "%s:%s: %lld texts, expected %lld", file->path, name,
                        (long long)entry->n_texts, (long long)n);
-    return h5_copy_texts(entry->text, n, texts) ? SP_OK : h5_no_memory(file, name);
+    *texts = entry->text;
+    return SP_OK;
+}
+
+sp_status sp_h5_read_texts(sp_h5 *file, const char *name, int64_t n, char **texts)
+{
+    char *const *found;
+
+    memset(texts, 0, (size_t)n * sizeof *texts);
+    SP_TRY(sp_h5_find_texts(file, name, n, &found));
+    return h5_copy_texts(found, n, texts) ? SP_OK : h5_no_memory(file, name);
 }
 
 static const sp_h5_attr *attr_of(const sp_h5 *file, const char *object,

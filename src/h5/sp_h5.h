@@ -138,6 +138,9 @@ sp_status sp_h5_read_rows(sp_h5 *file, const char *name, int64_t first, int64_t 
 /* Reads a dataset of n texts, stored at a fixed or a variable size. Each is malloc'd
  * into texts[i]. */
 sp_status sp_h5_read_texts(sp_h5 *file, const char *name, int64_t n, char **texts);
+/* Finds the same texts: *texts is valid until the file is closed. */
+sp_status sp_h5_find_texts(sp_h5 *file, const char *name, int64_t n,
+                           char *const **texts);
 
 bool sp_h5_attr_has(sp_h5 *file, const char *object, const char *name);
 /* The number of elements; a scalar has 1. */

@@ -19,7 +19,6 @@ static sp_status describe(label_blocks *b, const label_cut *cut)
         return SP_FAIL(SP_EMEM, "%s: no memory for %" PRId64 " blocks", path, n);
     for (int64_t i = 0; i < n; i++) {
         b->point_offset[i + 1] = b->point_offset[i] + cut->piece[i].n_own;
-        b->scan[i] = (char *)(uintptr_t)path;
         b->block[i] = cut->piece[i].block;
     }
     b->shard = (sp_shard){.path = (char *)(uintptr_t)path, .n_samples = n};
@@ -31,7 +30,7 @@ static sp_status describe(label_blocks *b, const label_cut *cut)
                           .has_points = true,
                           .has_blocks = true,
                           .point_offset = b->point_offset,
-                          .scan = b->scan,
+                          .scan = {b->scan, (char *)(uintptr_t)path, 0},
                           .block = b->block};
     return SP_OK;
 }

@@ -21,7 +21,7 @@ typedef struct label_blocks {
     sp_dataset set;       /* describes the pieces; its arrays are these: */
     sp_shard shard;
     int64_t *point_offset; /* [n_pieces + 1] */
-    char **scan;           /* [n_pieces] all the same text */
+    int64_t *scan;         /* [n_pieces] all the same text, at 0 */
     sp_block *block;       /* [n_pieces] */
     sp_merger merger;
     label_result some; /* of one block, on its way */

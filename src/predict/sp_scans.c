@@ -48,7 +48,7 @@ static sp_status sort(sp_scans *scans, place *at)
     const int64_t n = set->n_samples;
 
     for (int64_t i = 0; i < n; i++)
-        at[i] = (place){set->scan[i], set->block[i].number, i};
+        at[i] = (place){sp_dataset_scan(set, i), set->block[i].number, i};
     qsort(at, (size_t)n, sizeof *at, by_place);
     for (int64_t i = 0, scan = -1; i < n; i++) {
         const bool is_new = i == 0 || strcmp(at[i].scan, at[i - 1].scan) != 0;

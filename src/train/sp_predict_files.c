@@ -45,12 +45,28 @@ static sp_status write_codes(const sp_predict_files *f, sp_h5 *file)
     return rc;
 }
 
+static sp_status predict_write_names(const sp_dataset *set, int shard, sp_h5 *file)
+{
+    const int64_t first = set->shard[shard].first_sample;
+    const int64_t n = set->shard[shard].n_samples;
+    char **name = calloc((size_t)n + 1, sizeof *name);
+    sp_status rc;
+
+    if (!name)
+        return SP_FAIL(SP_EMEM, "no memory for the names of %lld samples",
+                       (long long)n);
+    for (int64_t i = 0; i < n; i++)
+        name[i] = (char *)(uintptr_t)sp_dataset_name(set, first + i);
+    rc = sp_h5_write_texts(file, "/names", n, name);
+    free(name);
+    return rc;
+}
+
 static sp_status predict_write_attributes(const sp_predict_files *f, sp_h5 *file,
                                           int shard)
 {
     const sp_resources *r = &f->infer->resources;
     const sp_dataset *set = &r->val;
-    const int64_t n = set->shard[shard].n_samples;
     const int64_t version = 1, step = f->infer->state.step;
     const int64_t classes = r->n_classes, ignore = f->ignore_label;
     char *const format[] = {"sptrain-predictions"};
@@ -68,10 +84,7 @@ static sp_status predict_write_attributes(const sp_predict_files *f, sp_h5 *file
                                   set->feature_name));
     SP_TRY(sp_h5_attr_write_texts(file, "/", "checkpoint", -1, checkpoint));
     SP_TRY(sp_h5_attr_write(file, "/", "step", SP_H5_I64, -1, &step));
-    if (set->has_names)
-        SP_TRY(sp_h5_write_texts(file, "/names", n,
-                                 set->name + set->shard[shard].first_sample));
-    return SP_OK;
+    return set->has_names ? predict_write_names(set, shard, file) : SP_OK;
 }
 
 /* Forms the path of a shard's predictions. Until the predictions of all shards are

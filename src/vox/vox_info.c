@@ -379,8 +379,8 @@ static void print_samples(const info *in)
         printf("%6lld %10lld %10lld %10lld %10lld %10lld %12lld  %s\n", (long long)i,
                (long long)cost[0], (long long)cost[1], (long long)cost[2],
                (long long)cost[3], (long long)cost[4], (long long)cost[5],
-               sp_text_printable(shown, sizeof shown,
-                                 in->set.name ? in->set.name[i] : "", false));
+               sp_text_printable(shown, sizeof shown, sp_dataset_name(&in->set, i),
+                                 false));
 }
 
 /* Coordinates that were rounded before they became voxels, as float32 of map

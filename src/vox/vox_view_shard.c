@@ -212,8 +212,8 @@ static sp_status view_take_names(vox_view_points *points, const sp_dataset *set,
     if (!points->class_name || !points->sample_name)
         return view_out_of_memory(set->n_classes);
     snprintf(points->sample_name, LONG, "sample %" PRId64 "%s%s%s", sample,
-             set->name ? " (" : "", set->name ? set->name[sample] : "",
-             set->name ? ")" : "");
+             set->has_names ? " (" : "", sp_dataset_name(set, sample),
+             set->has_names ? ")" : "");
     for (; points->n_classes < set->n_classes; points->n_classes++) {
         const int c = points->n_classes;
         char number[24];

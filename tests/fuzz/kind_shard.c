@@ -113,7 +113,7 @@ static void check_sane_index(const sp_dataset *set)
         if (sp_dataset_voxels(set, i) < 0 || sp_dataset_cost(set, i) < 0)
             fuzz_fault("a negative size was taken");
     for (int64_t i = 0; set->has_blocks && i < set->n_samples; i++)
-        if (sp_dataset_context(set, i) < 0 || !set->scan[i] ||
+        if (sp_dataset_context(set, i) < 0 || !sp_dataset_scan(set, i) ||
             !(set->block[i].margin >= 0) ||
             !(set->block[i].high[0] > set->block[i].low[0]) ||
             set->block[i].first > set->block[i].number ||

@@ -10,7 +10,7 @@
 static void print_sample(const sp_dataset *set, const sp_sample *s)
 {
     printf("sample %" PRId64 " %s origin %.9g %.9g %.9g\n", s->id,
-           set->has_names ? set->name[s->id] : "-", s->origin[0], s->origin[1],
+           set->has_names ? sp_dataset_name(set, s->id) : "-", s->origin[0], s->origin[1],
            s->origin[2]);
     for (int64_t i = 0; i < s->n; i++) {
         printf("%d %d %d %d", s->coords[3 * i], s->coords[3 * i + 1],

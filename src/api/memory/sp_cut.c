@@ -343,7 +343,8 @@ sp_status sp_cut_explain(const sp_cut *cut, const sp_budget *b, const int64_t *s
     if (!b->known || n == 0)
         return SP_EMEM; /* the message is unchanged */
     for (int i = 0; i < n; i++) {
-        need += (int64_t)(b->excess * (double)sp_cut_sum(b->known[sample[i]]));
+        need +=
+            (int64_t)(b->excess * (double)sp_cut_sum(sp_budget_known(b, sample[i])));
         voxels += sp_dataset_voxels(b->set, sample[i]);
     }
     if (n > 1)

@@ -28,10 +28,16 @@
 #ifndef SP_CUT_H
 #define SP_CUT_H
 
-#include "data/sp_sampler.h"
 #include "api/memory/sp_foresee.h"
+#include "data/sp_sampler.h"
 
 enum { SP_BUDGET_SOME = 8 };
+
+/* The estimated bytes of a sample, not multiplied by excess; activations are 0 if the
+ * entry is empty. */
+typedef struct sp_estimate {
+    int64_t sample, part[SP_PARTS];
+} sp_estimate;
 
 /* The budget of a training, or of its evaluations of a set. Bytes are per rank. */
 typedef struct sp_budget {
@@ -47,10 +53,10 @@ typedef struct sp_budget {
     sp_load some[SP_BUDGET_SOME];
     double excess; /* greatest ratio of the bytes of a plan to those estimated */
     int64_t empty[SP_PARTS]; /* bytes of a batch without samples */
-    /* [n_samples] bytes estimated so far, not multiplied by excess; an entry with
-     * activations 0 is not estimated yet. Belongs to the thread that deals samples once
-     * the loader runs. */
-    int64_t (*known)[SP_PARTS];
+    /* [n_known] samples estimated lately, sample i at i % n_known. Belongs to the thread
+     * that deals samples once the loader runs. */
+    sp_estimate *known;
+    int64_t n_known;
     int64_t room[2]; /* bounds of activations and of the rest; 0: no bound */
     int64_t costliest[SP_PARTS]; /* greatest need of a step as the deck cuts it */
     int64_t largest[2]; /* greatest need of a sample: activations, and the rest */

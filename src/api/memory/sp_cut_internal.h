@@ -3,8 +3,8 @@
 #ifndef SP_CUT_INTERNAL_H
 #define SP_CUT_INTERNAL_H
 
-#include "base/sp_number.h"
 #include "api/memory/sp_cut.h"
+#include "base/sp_number.h"
 
 /* The second index of sp_budget.room and sp_budget.largest: batches and scratch. */
 enum { SP_REST = SP_BATCHES };
@@ -64,6 +64,9 @@ sp_status sp_budget_compare(sp_budget *b, const sp_cut *cut);
 /* In a training sets `excess` by the largest sample, without the margin. In an evaluation
  * sets `some` too, so that the samples of a small set are known by their own plans. */
 sp_status sp_budget_plan_some(sp_budget *b, const sp_cut *cut);
+
+/* The estimate of a sample that was dealt lately, or zeros. */
+const int64_t *sp_budget_known(const sp_budget *b, int64_t sample);
 
 /* Sets `costliest` to the need of the worst step that could be dealt, as the deck cuts
  * it.

@@ -4,16 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/memory/sp_cut_internal.h"
 #include "base/sp_machine.h"
+#include "base/sp_pulse.h"
 #include "data/sp_crop.h"
 #include "data/sp_paste.h"
 #include "data/sp_voxel.h"
-#include "api/memory/sp_cut_internal.h"
-#include "base/sp_pulse.h"
 
 /* The plans that are compared with the estimate from the index: the largest sample's in
  * N_EPOCHS epochs, and N_OTHERS samples' at equal distances in the set. */
-enum { N_EPOCHS = 4, N_OTHERS = SP_BUDGET_SOME };
+enum { N_EPOCHS = 4, N_OTHERS = SP_BUDGET_SOME, MOST_KNOWN = 1 << 16 };
 
 bool sp_budget_is_host(const sp_budget *b)
 {
@@ -69,8 +69,9 @@ static int batches_of_micro(const sp_budget *b)
 void sp_budget_set_slots(sp_budget *b, int64_t n_batches)
 {
     assert(b->known && n_batches >= 0);
-    b->foreseer.n_slots = (int)sp_least(sp_loader_slots(b->foreseer.what.config), sp_most(n_batches, 1));
-    memset(b->known, 0, (size_t)b->set->n_samples * sizeof *b->known);
+    b->foreseer.n_slots = (int)sp_least(sp_loader_slots(b->foreseer.what.config),
+                                        sp_most(n_batches, 1));
+    memset(b->known, 0, (size_t)b->n_known * sizeof *b->known);
     weigh_nothing(b);
 }
 
@@ -154,18 +155,29 @@ static const sp_load *planned_load(const sp_budget *b, int64_t sample)
 
 static const int64_t *know(sp_budget *b, int64_t sample)
 {
-    const sp_load *planned = planned_load(b, sample);
+    sp_estimate *e = &b->known[sample % b->n_known];
+    const sp_load *planned;
     sp_load load;
 
-    if (!b->known[sample][SP_ACTIVATIONS]) {
-        if (planned)
-            load = *planned;
-        else
-            foresee(b, sample, &load);
-        sp_budget_weigh(b, &load, b->known[sample]);
-        b->known[sample][SP_ACTIVATIONS]++;
-    }
-    return b->known[sample];
+    if (e->part[SP_ACTIVATIONS] && e->sample == sample)
+        return e->part;
+    planned = planned_load(b, sample);
+    if (planned)
+        load = *planned;
+    else
+        foresee(b, sample, &load);
+    sp_budget_weigh(b, &load, e->part);
+    e->part[SP_ACTIVATIONS]++;
+    e->sample = sample;
+    return e->part;
+}
+
+const int64_t *sp_budget_known(const sp_budget *b, int64_t sample)
+{
+    static const int64_t none[SP_PARTS];
+    const sp_estimate *e = &b->known[sample % b->n_known];
+
+    return e->sample == sample ? e->part : none;
 }
 
 int64_t sp_budget_of_sample(void *budget, int64_t sample)
@@ -417,7 +429,8 @@ sp_status sp_budget_open(sp_budget *b, const sp_foresight *what, sp_sampler *sam
     b->excess = SP_CUT_GENEROUS;
     own.has_subvoxel = b->set->has_subvoxel;
     SP_TRY(sp_voxel_factor(what->config, b->set, &own.factor));
-    b->known = calloc((size_t)b->set->n_samples + 1, sizeof *b->known);
+    b->n_known = sp_least(b->set->n_samples + 1, MOST_KNOWN);
+    b->known = calloc((size_t)b->n_known, sizeof *b->known);
     if (!b->known)
         return SP_FAIL(SP_EMEM, "no memory for the estimates of %lld samples",
                        (long long)b->set->n_samples);

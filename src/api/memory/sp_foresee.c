@@ -21,10 +21,10 @@
  * 4.0 in small runs: 21 to 31 MiB, and 20 to 35 MiB more of large pages that are in use
  * only in part, which count only in small runs. */
 static const int64_t PROGRAM_BYTES = 46 << 20, NEIGHBOUR_BYTES = 1 << 20;
-/* INDEX_BYTES is a sample in the index: offsets, cost, state. PARAM_BYTES are kept for
- * a parameter beyond its numbers, mostly HDF5's datasets of a checkpoint. The latter is
- * measured: minkunet101 with few channels needs 5 MiB more than its numbers. */
-enum { INDEX_BYTES = 96, PARAM_BYTES = 20 << 10 };
+/* PARAM_BYTES are kept for a parameter beyond its numbers, mostly HDF5's datasets of a
+ * checkpoint. Measured: minkunet101 with few channels needs 5 MiB more than its
+ * numbers. */
+enum { PARAM_BYTES = 20 << 10 };
 /* On a device up to a page at the end of each arena is reserved and not used. */
 enum { ARENAS = 15, PAGE_BYTES = 2 << 20 };
 
@@ -78,14 +78,14 @@ sp_status sp_foresee_fixed(sp_foreseer *f, sp_foreseen_fixed *fixed)
                                               what->config->train.deterministic ==
                                                   SP_DET_WORLD};
 
-    assert(what->n_local >= 1 && what->n_samples >= 0);
+    assert(what->n_local >= 1 && what->index_bytes >= 0);
     SP_TRY(sp_fixed_size(&f->low, what->backend, &rules, &fixed->weights));
     if (f->is_training)
         fixed->weights += training_bytes(what);
     if (is_host)
         fixed->weights += (int64_t)PARAM_BYTES * what->graph->n_params;
     fixed->program = PROGRAM_BYTES + NEIGHBOUR_BYTES * (what->n_local - 1) +
-                     INDEX_BYTES * what->n_samples;
+                     what->index_bytes;
     fixed->program += what->merging_bytes + what->unpacked_bytes;
     if (f->is_training)
         fixed->program += sp_bank_bytes(what->config);

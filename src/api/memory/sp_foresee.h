@@ -44,7 +44,7 @@ typedef struct sp_foresight {
     int n_columns;
     double factor;     /* edge of the network's voxels over the shards' voxel edge */
     bool has_subvoxel; /* the shards have /subvoxel, so augmentation turns freely */
-    int64_t n_samples; /* samples in the index of all data sets of the run */
+    int64_t index_bytes; /* a rank's share of the indices of all data sets of the run */
     int64_t unpacked_bytes; /* unpacked chunks that a rank keeps (sp_dataset) */
     int n_threads; /* that compute in the rank with most of them; set by sp_cut */
     int n_ranks;   /* ranks of the world */

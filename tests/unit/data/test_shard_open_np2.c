@@ -66,6 +66,21 @@ TEST(ranks_hold_one_index)
     }
 }
 
+/* What one rank writes into the index the other one reads. */
+TEST(a_node_holds_one_index)
+{
+    CLOSED_BY(sp_dataset_close) sp_dataset set;
+
+    write_files();
+    OK(open_together(&set));
+    assert_true(set.common.mapped > 0);
+    OK(sp_comm_barrier(&comm));
+    if (comm.rank == 0)
+        set.offset[1] = 41;
+    OK(sp_comm_barrier(&comm));
+    assert_int_equal(set.offset[1], 41);
+}
+
 TEST(damage_fails_on_all)
 {
     write_files();

@@ -54,7 +54,7 @@ static void same_sample(const fixture *f, const sp_dataset *set, int index, int6
             assert_memory_equal(got->context_point, want.context_point, n * 4);
         }
         assert_memory_equal(&set->block[id], &block, sizeof block);
-        assert_string_equal(set->scan[id], "scan");
+        assert_string_equal(sp_dataset_scan(set, id), "scan");
     }
     assert_memory_equal(got->origin, want.origin, sizeof want.origin);
 }
@@ -71,7 +71,7 @@ TEST(one_shard)
     assert_true(set.voxel_size == 0.5);
     assert_string_equal(set.class_name[3], "class3");
     assert_string_equal(set.feature_name[2], "feature2");
-    assert_string_equal(set.name[2], "sample2");
+    assert_string_equal(sp_dataset_name(&set, 2), "sample2");
     assert_int_equal(sp_dataset_voxels(&set, 3), 70000);
     assert_int_equal(sp_dataset_cost(&set, 0), 3500);
     for (int i = 0; i < 4; i++)
