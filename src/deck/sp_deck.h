@@ -157,6 +157,7 @@ typedef struct sp_config {
         sp_scope bn_scope;
         sp_precision precision;
         sp_bf16_sums bf16_sums;
+        bool recompute;
         int64_t seed;
         sp_strings freeze, lr_layers;
         sp_deterministic deterministic;

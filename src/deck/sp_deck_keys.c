@@ -256,6 +256,9 @@ const sp_key sp_deck_key[] = {
 {"train", "bf16_sums", SP_KEY_CHOICE, AT(train.bf16_sums), "\"auto\"", NULL, NULL,
  SP_WORDS(SP_BF16_SUMS), "order of sums in bf16 on CPUs, on which their last bits "
  "depend; tiles: that of AMX, slow elsewhere; auto: tiles where all ranks have AMX"},
+{"train", "recompute", SP_KEY_BOOL, AT(train.recompute), "false", NULL, NULL, NULL,
+ "compute about half of the activations again in the backward pass instead of keeping "
+ "them: less memory, more time, the same results"},
 {"train", "seed", SP_KEY_INT64, AT(train.seed), "1", NULL, NULL, NULL,
  "seed of weights, shuffle, augmentation and dropout"},
 {"train", "deterministic", SP_KEY_CHOICE, AT(train.deterministic), "\"run\"", NULL,

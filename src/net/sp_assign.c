@@ -1,10 +1,8 @@
-#include "net/sp_assign.h"
+#include "net/sp_assign_internal.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const sp_assign_place NOWHERE = {.range = -1};
 
 sp_status sp_assign_create(sp_assign *a, const sp_lowered *low,
                            const sp_assign_rules *rules)
@@ -56,16 +54,11 @@ static size_t assign_bytes_of(const sp_assign *a, int v)
            (size_t)pitch_of(a, value->c, value->elem) * sp_elem_bytes(value->elem);
 }
 
-/* The end of the span where a matrix is placed. */
-typedef struct side {
-    bool is_high;
-    size_t least; /* on the high side: the least offset */
-} side;
-
-static const side LOW = {false, 0}, HIGH = {true, 0};
+static const sp_assign_side LOW = {false, 0}, HIGH = {true, 0};
 
 /* Takes memory for a matrix of the shape of value v with elements of type elem. */
-static sp_assign_place assign_take(sp_assign *a, int v, sp_elem elem, side from)
+static sp_assign_place assign_take(sp_assign *a, int v, sp_elem elem,
+                                   sp_assign_side from)
 {
     const sp_lower_value *value = &a->low->value[v];
     const int ld = pitch_of(a, value->c, elem);
@@ -78,11 +71,37 @@ static sp_assign_place assign_take(sp_assign *a, int v, sp_elem elem, side from)
     return (sp_assign_place){range, a->matrices.range[range].at, ld};
 }
 
-static void drop(sp_assign *a, sp_assign_place *place)
+void sp_assign_drop(sp_assign *a, sp_assign_place *place)
 {
     if (place->range >= 0)
         sp_ranges_drop(&a->matrices, place->range);
-    *place = NOWHERE;
+    *place = SP_ASSIGN_NOWHERE;
+}
+
+/* The columns of a concat go with it. */
+static void forget_columns(sp_assign *a, int v)
+{
+    const sp_lowered *low = a->low;
+    const sp_lower_step *step;
+
+    if (low->value[v].step < 0)
+        return;
+    step = &low->step[low->value[v].step];
+    for (int k = 0; step->op == SP_OP_CONCAT && k < step->n_in; k++) {
+        const int x = step->in[k];
+
+        if (low->value[x].home != v)
+            continue;
+        a->value[x].act = SP_ASSIGN_NOWHERE;
+        forget_columns(a, x);
+    }
+}
+
+void sp_assign_drop_act(sp_assign *a, int home)
+{
+    assert(a->low->value[home].home == home);
+    sp_assign_drop(a, &a->value[home].act);
+    forget_columns(a, home);
 }
 
 static void drop_vector(sp_assign *a, int *range)
@@ -94,11 +113,17 @@ static void drop_vector(sp_assign *a, int *range)
 
 /* ---- forward ---- */
 
-/* True if the forward pass leaves the activation in memory for the backward pass. */
-static bool assign_is_kept(const sp_assign *a, int home)
+/* With little memory the outputs of norms are computed again. */
+static bool drops_norms(const sp_assign *a, int home)
+{
+    return a->rules.is_low_memory && a->low->value[home].is_from_norms;
+}
+
+bool sp_assign_keeps(const sp_assign *a, int home)
 {
     return a->is_training &&
-           !(a->rules.is_low_memory && a->low->value[home].is_from_norms);
+           !(a->rules.is_recomputed ? a->low->value[home].is_recomputed
+                                    : drops_norms(a, home));
 }
 
 /* Reserves the low side of the span for activations that stay until the backward pass,
@@ -112,7 +137,7 @@ static void reserve_kept(sp_assign *a)
     memset(a->kept, 0, (size_t)n * sizeof *a->kept);
     for (int v = 1; v < a->low->n_values; v++)
         if (a->low->value[v].home == v && a->low->value[v].first >= 0 &&
-            assign_is_kept(a, v))
+            sp_assign_keeps(a, v))
             a->kept[a->low->value[v].first] += sp_ranges_aligned(assign_bytes_of(a, v));
     for (int s = 0; s < n; s++)
         bytes = a->kept[s] += bytes;
@@ -121,11 +146,11 @@ static void reserve_kept(sp_assign *a)
 
 /* The side for a value that is freed within the forward pass: it may lie where
  * activations will be kept, as long as it is freed before these come. */
-static side high_side(const sp_assign *a, int home)
+static sp_assign_side high_side(const sp_assign *a, int home)
 {
     const int last =
         a->low->value[home].last[a->is_training ? SP_TRAINING : SP_INFERENCE];
-    side from = HIGH;
+    sp_assign_side from = HIGH;
 
     if (last >= 0)
         from.least = a->kept[last < a->low->n_steps ? last : a->low->n_steps - 1];
@@ -140,11 +165,12 @@ void sp_assign_begin(sp_assign *a, const int64_t *rows, int n_samples, bool is_t
     memcpy(a->rows, rows, (size_t)a->low->graph->spec.n_levels * sizeof *rows);
     a->n_samples = n_samples;
     a->is_training = is_training;
-    a->logits = NOWHERE;
+    a->logits = SP_ASSIGN_NOWHERE;
     sp_ranges_reset(&a->matrices);
     sp_ranges_reset(&a->vectors);
     for (int v = 0; v < a->low->n_values; v++)
-        a->value[v] = (sp_assigned){.act = NOWHERE, .grad = NOWHERE, .sums = -1};
+        a->value[v] = (sp_assigned){
+            .act = SP_ASSIGN_NOWHERE, .grad = SP_ASSIGN_NOWHERE, .sums = -1};
     for (int s = 0; s < a->low->n_steps; s++)
         a->argmax[s] = -1;
     if (x->elem != SP_ELEM_F32 || pitch_of(a, x->c, x->elem) != x->c)
@@ -152,9 +178,7 @@ void sp_assign_begin(sp_assign *a, const int64_t *rows, int n_samples, bool is_t
     reserve_kept(a);
 }
 
-/* Gives the value its activation's memory: its home's, which the first value in it
- * allocates from this side of the span. */
-static void hold(sp_assign *a, int v, side from)
+void sp_assign_hold(sp_assign *a, int v, sp_assign_side from)
 {
     const sp_lower_value *value = a->low->value;
     size_t column = 0;
@@ -218,7 +242,8 @@ void sp_assign_forward(sp_assign *a, int s)
         a->value[step->out].act = a->value[step->in[0]].act;
         sp_ranges_hold(&a->matrices, a->value[step->out].act.range);
     } else {
-        hold(a, step->out, assign_is_kept(a, home) ? LOW : high_side(a, home));
+        sp_assign_hold(a, step->out,
+                       sp_assign_keeps(a, home) ? LOW : high_side(a, home));
     }
     if (step->row->has_argmax)
         a->argmax[s] =
@@ -245,8 +270,8 @@ void sp_assign_forward_end(sp_assign *a, int s)
     if (!a->is_training)
         drop_vector(a, &a->argmax[s]);
     for (int v = step->read_last[kind]; v >= 0; v = a->low->value[v].next_read[kind])
-        if (!assign_is_kept(a, v))
-            drop(a, &a->value[v].act);
+        if (!sp_assign_keeps(a, v))
+            sp_assign_drop_act(a, v);
 }
 
 void sp_assign_logits(sp_assign *a)
@@ -291,11 +316,11 @@ void sp_assign_loss_end(sp_assign *a, const sp_assign_place *fp32)
     if (!a->rules.is_low_memory)
         return;
     if (a->logits.range != a->value[last].act.range)
-        drop(a, &a->logits);
+        sp_assign_drop(a, &a->logits);
     /* A concat has values in its columns that steps before it may read too. */
     if (a->low->value[last].until < 0)
-        drop(a, &a->value[last].act);
-    a->logits = NOWHERE;
+        sp_assign_drop_act(a, last);
+    a->logits = SP_ASSIGN_NOWHERE;
 }
 
 /* ---- backward ---- */
@@ -306,91 +331,6 @@ bool sp_assign_is_used(const sp_assign *a, int s)
 
     assert(0 <= s && s < a->low->n_steps);
     return a->low->value[out].needs_grad && a->value[out].grad.range >= 0;
-}
-
-typedef struct restoring {
-    sp_assign *a;
-    int until;
-    sp_status (*apply)(void *arg, int step);
-    void *arg;
-} restoring;
-
-/* Where to recompute input k of the norm `step`: a residual goes into the norm's output
- * memory, because a norm may overwrite its residual. If a gradient needs the residual
- * too, it is recomputed again for that gradient: most of a block's backward pass lies
- * between, and needs the most memory. NULL: memory of the input's own. */
-static const sp_assign_place *place_of_input(const sp_assign *a,
-                                             const sp_lower_step *step, int k)
-{
-    const bool is_residual = k > 0 && step->in[k] != step->in[0];
-
-    return is_residual && a->low->value[step->in[k]].home == step->in[k]
-               ? &a->value[step->out].act
-               : NULL;
-}
-
-/* Frees inputs of a norm after its output was recomputed: the inputs that only this
- * recomputation needed, and the one that the output has overwritten. */
-static void drop_passed(sp_assign *a, const sp_lower_step *step)
-{
-    for (int k = 0; k < step->n_in; k++) {
-        const sp_lower_value *value = &a->low->value[step->in[k]];
-        sp_assign_place *place = &a->value[step->in[k]].act;
-
-        if ((value->is_for_norms && value->is_from_norms) ||
-            (place_of_input(a, step, k) &&
-             place->range == a->value[step->out].act.range))
-            drop(a, place);
-    }
-}
-
-/* Gives a dropped value the content that the forward pass left in it, as far as steps
- * up to `until` wrote it, in a place shared with another value, or in memory of its own
- * (NULL). The columns of its concat that later steps wrote have been used already.
- */
-static sp_status restore(const restoring *r, int v, const sp_assign_place *place)
-{
-    sp_assign *a = r->a;
-    const sp_lowered *low = a->low;
-    const int home = sp_lowered_home(low, v);
-    const int end = low->value[home].end < r->until ? low->value[home].end : r->until;
-
-    if (a->value[home].act.range >= 0 || !low->value[home].is_from_norms)
-        return SP_OK;
-    if (place) {
-        assert(home == v);
-        a->value[v].act = *place;
-        sp_ranges_hold(&a->matrices, place->range);
-    }
-    for (int s = low->value[home].first; s <= end; s++) {
-        const sp_lower_step *step = &low->step[s];
-
-        if (sp_lowered_home(low, step->out) != home)
-            continue;
-        hold(a, step->out, LOW); /* high memory is given back first */
-        if (step->op != SP_OP_BATCHNORM)
-            continue;
-        for (int k = 0; k < step->n_in; k++)
-            SP_TRY(restore(r, step->in[k], place_of_input(a, step, k)));
-        if (r->apply)
-            SP_TRY(r->apply(r->arg, s));
-        drop_passed(a, step);
-    }
-    return SP_OK;
-}
-
-sp_status sp_assign_restore(sp_assign *a, int s,
-                            sp_status (*apply)(void *arg, int step), void *arg)
-{
-    const sp_lower_step *step = &a->low->step[s];
-    const restoring r = {a, s, apply, arg};
-
-    assert(a->is_training && 0 <= s && s < a->low->n_steps);
-    if (step->row->reads_input)
-        SP_TRY(restore(&r, step->in[0], NULL));
-    if (sp_lowered_reads_output(step))
-        SP_TRY(restore(&r, step->out, NULL));
-    return SP_OK;
 }
 
 /* True if the gradient of value x may be written over its activation: with little
@@ -475,11 +415,12 @@ static void route_concat(sp_assign *a, const sp_lower_step *step, sp_grad_route 
 }
 
 /* Under low-memory rules the norm's input, which the sums need, may have been dropped.
+ * With recomputation it comes back (sp_assign_restore), so that the sums are the same.
  */
 static bool has_input(const sp_assign *a, int norm)
 {
     return norm < 0 ||
-           assign_is_kept(a, sp_lowered_home(a->low, a->low->step[norm].in[0]));
+           !drops_norms(a, sp_lowered_home(a->low, a->low->step[norm].in[0]));
 }
 
 bool sp_assign_fuses_norm(const sp_assign *a, const sp_lower_step *step)
@@ -536,9 +477,9 @@ void sp_assign_backward_end(sp_assign *a, int s)
     assert(a->is_training && 0 <= s && s < a->low->n_steps);
     if (step->op == SP_OP_BATCHNORM)
         drop_vector(a, &a->value[step->out].sums);
-    drop(a, &a->value[step->out].grad);
+    sp_assign_drop(a, &a->value[step->out].grad);
     for (int v = step->used_last; v >= 0; v = a->low->value[v].next_used)
-        drop(a, &a->value[v].act);
+        sp_assign_drop_act(a, v);
 }
 
 /* ---- measuring ---- */

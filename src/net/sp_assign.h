@@ -15,7 +15,7 @@
  * the outputs of norms too, which are about half of all activations, and computes them
  * a second time when the backward pass reads them; and the gradient of an activation
  * overwrites it once it is read no more. So the backward pass adds only the activations
- * of a few layers to the kept ones.
+ * of a few layers to the kept ones. Recomputation drops more, as sp_lower.h states.
  */
 #ifndef SP_ASSIGN_H
 #define SP_ASSIGN_H
@@ -28,6 +28,9 @@ typedef struct sp_assign_rules {
     /* Outputs of norms are computed again in the backward pass, and gradients are
      * written over activations that are read no more. */
     bool is_low_memory;
+    /* Training computes again what the lowered network marks, convolutions too
+     * (sp_lower_mark_recomputed). */
+    bool is_recomputed;
     bool is_exact; /* sums are formed for each sample, never for parts of rows */
     int row_bytes; /* rows begin at multiples of this; 1: without padding */
     sp_parts (*fused_parts)(int64_t n_rows, int n_samples); /* the backend's own */
@@ -43,6 +46,7 @@ typedef struct sp_assign_place {
 /* The memory that a value has at present. */
 typedef struct sp_assigned {
     sp_assign_place act, grad;
+    int n_pins; /* uses for which a restored activation stays */
     /* The range of sp_assign.vectors that holds the sums over the value's rows, in the
      * backward pass over its gradient's rows; -1: no sums. */
     int sums;
@@ -82,11 +86,13 @@ typedef enum sp_grad_route {
 /* The rules for a backend. On a device rows begin at multiples of 16 bytes, which one
  * instruction of it moves. */
 static inline sp_assign_rules sp_assign_rules_of(const sp_backend *be,
-                                                 bool is_low_memory, bool is_exact)
+                                                 bool is_low_memory, bool is_recomputed,
+                                                 bool is_exact)
 {
     sp_assign_rules rules;
 
     rules.is_low_memory = is_low_memory;
+    rules.is_recomputed = is_recomputed;
     rules.is_exact = is_exact;
     rules.row_bytes = be->ops->is_host ? 1 : 16;
     rules.fused_parts = be->ops->fused_parts;
@@ -131,7 +137,7 @@ void sp_assign_loss_end(sp_assign *assign, const sp_assign_place *fp32);
  * step is trained, or no gradient reached its output. */
 bool sp_assign_is_used(const sp_assign *assign, int s);
 /* Gives memory back to the values that the backward pass of step s reads and that were
- * dropped; `apply` then writes the output of each norm `step` there. With apply NULL
+ * dropped; `apply` then writes the output of each step there. With apply NULL
  * nothing is written and nothing fails. */
 sp_status sp_assign_restore(sp_assign *assign, int s,
                             sp_status (*apply)(void *arg, int step), void *arg);

@@ -118,7 +118,10 @@ static sp_status make_values(sp_lowered *low)
         low->value[v].c = v ? g->node[v - 1].c_out : g->c_in;
         low->value[v].needs_grad = v && g->node[v - 1].needs_grad;
         low->value[v].home = v;
+        low->value[v].step = -1;
     }
+    for (int s = 0; s < low->n_steps; s++)
+        low->value[low->step[s].out].step = s;
     return SP_OK;
 }
 
@@ -156,9 +159,7 @@ bool sp_lowered_has_turn(const sp_lower_step *step, bool is_training)
     return is_training || step->op != SP_OP_CONV || step->runs_with < 0;
 }
 
-/* True for a concat that copies nothing, since all its inputs are written into its
- * columns. */
-static bool is_view(const sp_lowered *low, const sp_lower_step *step)
+bool sp_lowered_is_view(const sp_lowered *low, const sp_lower_step *step)
 {
     bool is_concat = step->op == SP_OP_CONCAT;
     int column = 0;
@@ -230,8 +231,8 @@ static void find_lifetimes(const sp_lowered *low)
         home->end = s;
         live_until(home, step, s);
         home->first = home->first < 0 ? s : home->first;
-        home->is_from_norms =
-            home->is_from_norms && (step->op == SP_OP_BATCHNORM || is_view(low, step));
+        home->is_from_norms = home->is_from_norms && (step->op == SP_OP_BATCHNORM ||
+                                                      sp_lowered_is_view(low, step));
         for (int k = 0; k < step->n_in; k++)
             live_until(&low->value[sp_lowered_home(low, step->in[k])], step, s);
         find_use(low, s);
@@ -424,7 +425,7 @@ sp_status sp_lower(sp_lowered *low, const sp_graph *graph, bool is_bf16)
     find_lifetimes(low);
     list_ends(low);
     find_ready(low);
-    return SP_OK;
+    return sp_lower_mark_recomputed(low);
 }
 
 void sp_lowered_destroy(sp_lowered *low)

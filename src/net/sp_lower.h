@@ -36,7 +36,11 @@ typedef struct sp_lower_value {
      * and the step that reads it in the last backward pass to do so (-1: no backward
      * pass). */
     int first, end, last[SP_FORWARDS], until;
+    int step;           /* the step that writes it; -1: no step does */
     bool is_from_norms; /* only norms write it, so writing it again costs little */
+    /* Of a home: with recomputation the forward pass drops the activation, and the
+     * backward pass computes it again. */
+    bool is_recomputed;
     /* No gradient needs it: a backward pass reads it only to write other values again.
      */
     bool is_for_norms;
@@ -54,7 +58,7 @@ typedef struct sp_lower_step {
     /* The parameters of the step are not trained. A batch norm then uses its running
      * statistics and leaves them unchanged. */
     bool is_frozen;
-    int out;   /* the value that the step writes */
+    int out;                     /* the value that the step writes */
     int n_in, in[SP_MAX_INPUTS]; /* the values that it reads */
     /* The activation's slope for negative inputs; 1: no activation. */
     float slope;
@@ -92,6 +96,21 @@ typedef struct sp_lowered {
  */
 sp_status sp_lower(sp_lowered *lowered, const sp_graph *graph, bool is_bf16);
 void sp_lowered_destroy(sp_lowered *lowered);
+/* Marks the values of recomputation; sp_lower does it. The rule, which finds
+ * about half of the memory at the cost of a sixth of the step's products:
+ *
+ *     kept        a convolution that a norm with an addition reads, that leads to a
+ *                 coarser level, or that reads the features; what a convolution to a
+ *                 finer level reads; all but convolutions, norms, activations and
+ *                 concats that copy nothing
+ *     recomputed  norms, activations, other convolutions. Of convolutions over a map in
+ *                 a row every second one is kept, so each is computed again from values
+ *                 that are near.
+ * SP_EMEM. */
+sp_status sp_lower_mark_recomputed(sp_lowered *lowered);
+/* True for a concat that copies nothing, since all its inputs are written into its
+ * columns. */
+bool sp_lowered_is_view(const sp_lowered *lowered, const sp_lower_step *step);
 /* The value that owns v's memory: v itself, or the outermost concat around it. */
 int sp_lowered_home(const sp_lowered *lowered, int v);
 /* True if a step has a turn of its own in a forward pass: in inference a convolution

@@ -34,7 +34,8 @@ static sp_status create(sp_net *net, const sp_net_options *options)
     struct sp_net_impl *impl = net->impl;
     const sp_backend_ops *ops = net->backend->ops;
     const sp_assign_rules assign_rules =
-        sp_assign_rules_of(net->backend, options->is_low_memory, options->is_exact);
+        sp_assign_rules_of(net->backend, options->is_low_memory, options->is_recomputed,
+                           options->is_exact);
 
     impl->options = *options;
     net->transport = options->transport;

@@ -66,6 +66,9 @@ typedef struct sp_net_options {
      * room serves the packed weights of all layers, and memory that the backward pass
      * frees goes back to the system. The bits stay the same. */
     bool is_low_memory;
+    /* The backward pass computes about half of the activations again (train.recompute,
+     * sp_lower_mark_recomputed). The bits stay the same. */
+    bool is_recomputed;
     uint64_t seed;             /* key of dropout's random numbers */
     const float *class_weight; /* [n_classes] weights of the loss, copied; NULL: 1 */
     sp_loss_rule loss;

@@ -104,19 +104,24 @@ static bool overlap(sp_tensor a, sp_tensor b)
     return at[0] < at[1] + b_bytes && at[1] < at[0] + a_bytes;
 }
 
+/* Joins if y, which will be written, lies over an operand of the open weight gradient.
+ */
+static sp_status join_before(sp_net *net, sp_tensor y)
+{
+    const net_fork *fork = &net->impl->fork;
+
+    if (!fork->is_open || !(overlap(y, fork->x) || overlap(y, fork->dy)))
+        return SP_OK;
+    return net_join(net);
+}
+
 /* Joins if step s writes a gradient over an operand of the open weight gradient. */
 static sp_status join_ahead_of(sp_net *net, const sp_lower_step *step,
                                const sp_grad_route *route)
 {
-    const net_fork *fork = &net->impl->fork;
-
-    for (int k = 0; fork->is_open && k < step->n_in; k++) {
-        if (route[k] != SP_GRAD_NEW)
-            continue;
-        const sp_tensor dx = sp_net_grad(net, step->in[k]);
-        if (overlap(dx, fork->x) || overlap(dx, fork->dy))
-            SP_TRY(net_join(net));
-    }
+    for (int k = 0; net->impl->fork.is_open && k < step->n_in; k++)
+        if (route[k] == SP_GRAD_NEW)
+            SP_TRY(join_before(net, sp_net_grad(net, step->in[k])));
     return SP_OK;
 }
 
@@ -289,13 +294,21 @@ static sp_status add_up(sp_net *net, int s, sp_grad_route route, sp_tensor dy)
     return net_backward_global_pool(net, s, dy, dx);
 }
 
-/* Writes the output of a norm again, for sp_assign_restore. */
-static sp_status apply_norm(void *arg, int s)
+/* Writes the output of a step again, for sp_assign_restore: a norm's with the
+ * coefficients of the forward pass, so that its running statistics move once. */
+static sp_status compute_again(void *arg, int s)
 {
     sp_net *net = arg;
+    const sp_lower_step *step = &net->impl->low.step[s];
     sp_norm_args args;
 
     SP_TRY(sp_net_reach(net));
+    if (step->op == SP_OP_CONV)
+        SP_TRY(net_join(net));
+    else
+        SP_TRY(join_before(net, sp_net_act(net, step->out)));
+    if (step->op != SP_OP_BATCHNORM)
+        return sp_net_run_step(net, s);
     args = sp_net_norm_args(net, s);
     return net->backend->ops->norm_apply(net->backend, &args);
 }
@@ -335,7 +348,7 @@ static sp_status backward_step(sp_net *net, int s, sp_buckets *buckets)
     sp_grad_route route[SP_MAX_INPUTS];
     sp_status rc;
 
-    SP_TRY(sp_assign_restore(mem, s, apply_norm, net));
+    SP_TRY(sp_assign_restore(mem, s, compute_again, net));
     sp_assign_backward(mem, s, route);
     SP_TRY(sp_net_reach(net));
     SP_TRY(join_ahead_of(net, &net->impl->low.step[s], route));

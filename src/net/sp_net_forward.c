@@ -184,7 +184,7 @@ static sp_status net_forward_global_pool(sp_net *net, int s, sp_tensor x, sp_ten
         sp_net_argmax(net, s), y);
 }
 
-static sp_status net_forward_run_step(sp_net *net, int s)
+sp_status sp_net_run_step(sp_net *net, int s)
 {
     const sp_backend_ops *ops = net->backend->ops;
     const struct sp_net_impl *impl = net->impl;
@@ -239,7 +239,7 @@ static sp_status forward_step(sp_net *net, int s)
 
     sp_assign_forward(&impl->mem, s);
     SP_TRY(sp_net_reach(net));
-    SP_TRY(net_forward_run_step(net, s));
+    SP_TRY(sp_net_run_step(net, s));
     sp_assign_forward_end(&impl->mem, s);
     return SP_OK;
 }

@@ -113,5 +113,7 @@ sp_status sp_net_run_own_loss(sp_net *net, const sp_loss_args *args);
  * memory all steps share the room, so those of this step are packed at each use; else
  * all stale ones are packed in one call. */
 sp_status sp_net_pack(sp_net *net, int s, int direction);
+/* Runs step s of the forward pass between the places that sp_assign has assigned. */
+sp_status sp_net_run_step(sp_net *net, int s);
 
 #endif

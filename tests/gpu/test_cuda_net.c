@@ -195,6 +195,38 @@ TEST(frozen_layers_too)
             one_step(case_nets[i], freeze[k], k, 1);
 }
 
+/* A step whose backward pass computes activations again has the bits of the other one,
+ * on the same device in any order of its blocks. */
+static void recomputed_step(const char *layers, const char *freeze,
+                            sp_precision precision, int order)
+{
+    sp_net_options options = {.is_exact = order % 2, .seed = 3};
+    CLOSED_BY(case_close) net_case c;
+    CLOSED_BY(close_twin) twin full, again;
+
+    case_open_as(&c, sp_backend_reference(), &comm, layers, freeze, &options, SP_FP32);
+    case_batch(&c, samples, N_SAMPLES);
+    open_twin(&full, &c, &options, order, precision);
+    options.is_recomputed = true;
+    open_twin(&again, &c, &options, order, precision);
+    for (int step = 0; step < 2; step++) {
+        run_step(&SIDE(&full));
+        run_step(&SIDE(&again));
+        assert_memory_equal(gradient_of(&c.graph, &again), gradient_of(&c.graph, &full),
+                            (size_t)c.graph.n_floats * sizeof(float));
+    }
+}
+
+TEST(recomputation_changes_no_bit)
+{
+    for (int i = 0; case_nets[i]; i++)
+        for (int order = 0; order < cu_orders(); order++) {
+            recomputed_step(case_nets[i], "[]", order % 2 ? SP_BF16 : SP_FP32, order);
+            recomputed_step(case_nets[i], "[\"c0\", \"b0\", \"c1\", \"dn\"]",
+                            order % 2 ? SP_FP32 : SP_BF16, order);
+        }
+}
+
 /* How far steps are from those of the CPU: the loss relative to its value, the gradient
  * to its length. */
 typedef struct deviation {

@@ -362,6 +362,7 @@ static void draw_train(rnd_case *c)
     if (rnd_chance(c, 20, "train.precision"))
         PUT(c, "precision = \"bf16\"; ");
     put_freeze(c);
+    put_flag(c, "train.recompute", false);
     PUT(c, "deterministic = \"%s\"; };\n",
         c->is_world ? "world"
         : c->is_off ? "off"

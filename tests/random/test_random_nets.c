@@ -1,8 +1,8 @@
 /* Random networks of layers train as the dense network in double does, in two steps of
  * other samples with an update between, and evaluate as it does: the loss, all
- * gradients, the logits. With little memory, as ranks on the CPU train, and with all of
- * it the bits are the same, in fp32 and in bf16. RUNS networks of SEED, from FIRST on
- * (make check-nets). */
+ * gradients, the logits. With little memory, as ranks on the CPU train, with
+ * recomputation, and with all of it the bits are the same, in fp32 and in bf16. RUNS
+ * networks of SEED, from FIRST on (make check-nets). */
 #include "random/random.h"
 #include "reference/net_case.h"
 
@@ -63,11 +63,12 @@ typedef struct side {
 } side;
 
 static void open_side(side *s, const drawn *d, sp_precision precision,
-                      bool is_low_memory)
+                      bool is_low_memory, bool is_recomputed)
 {
     sp_net_options options = d->options;
 
     options.is_low_memory = is_low_memory;
+    options.is_recomputed = is_recomputed;
     case_open_as(&s->c, sp_backend_find("cpu"), alone(), d->layers, d->freeze, &options,
                  precision);
     OK(sp_optim_create(&s->optim, &s->c.graph, &s->c.config, &s->c.backend));
@@ -183,19 +184,23 @@ static void evaluate(const drawn *d, net_case *full, net_case *low)
 static void check(int64_t index, sp_precision precision)
 {
     FREED drawn *d = malloc(sizeof *d);
-    CLOSED_BY(close_side) side full, low;
+    CLOSED_BY(close_side) side full, low, again;
 
     draw(d, index);
-    open_side(&full, d, precision, false);
-    open_side(&low, d, precision, true);
+    open_side(&full, d, precision, false, false);
+    open_side(&low, d, precision, true, false);
+    open_side(&again, d, precision, index & 1, true);
     for (int i = 0; i < STEPS; i++) {
         step(&full, d, i);
         step(&low, d, i);
+        step(&again, d, i);
         same_bits(d, &low.c, &full.c, "with little memory");
+        same_bits(d, &again.c, &full.c, "with recomputation");
         follows_dense(d, &full.c);
         evaluate(d, &full.c, &low.c);
         update(&full);
         update(&low);
+        update(&again);
     }
 }
 

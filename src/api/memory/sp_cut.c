@@ -120,6 +120,18 @@ static const sp_budget *find_largest_evals(sp_cut *cut, int64_t room, int64_t *w
     return at;
 }
 
+/* The need of the training's largest sample with train.recompute; 0: it would not fit
+ * either. */
+static int64_t cut_recomputed(sp_cut *cut, int64_t sample)
+{
+    const int64_t need =
+        sp_cut_fixed(cut) +
+        sp_most(sp_budget_recomputed(&cut->train, sample), cut->eval.largest[0]) +
+        cut->train.largest[SP_REST] + cut->eval.largest[SP_REST];
+
+    return need <= cut->memory ? need : 0;
+}
+
 /* Finds the largest samples. On the host it fails if training's and evaluation's do not
  * fit into the memory together. */
 static sp_status check_largest(sp_cut *cut)
@@ -142,10 +154,10 @@ static sp_status check_largest(sp_cut *cut)
     if (need[1] > need[0])
         return sp_cut_refuse(eval, worst[1],
                              sp_cut_fixed(cut) + need[1] + cut->train.largest[SP_REST],
-                             cut->memory);
+                             0, cut->memory);
     return sp_cut_refuse(&cut->train, worst[0],
                          sp_cut_fixed(cut) + need[0] + cut->eval.largest[SP_REST],
-                         cut->memory);
+                         cut_recomputed(cut, worst[0]), cut->memory);
 }
 
 static int64_t cut_between(int64_t x, int64_t least, int64_t most)

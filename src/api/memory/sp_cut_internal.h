@@ -29,10 +29,13 @@ int64_t sp_cut_sum(const int64_t part[SP_PARTS]);
 /* The bytes that depend on no sample: program, weights, and what both loaders and the
  * network take without one. Pure. */
 int64_t sp_cut_fixed(const sp_cut *cut);
+/* The bytes of activations that the sample needs with train.recompute. */
+int64_t sp_budget_recomputed(sp_budget *b, int64_t sample);
 /* Fails with SP_EMEM and a message about the sample, which needs `need` bytes (0: more
- * than there was room to plan it in). */
+ * than there was room to plan it in), and `recomputed` bytes with train.recompute (0:
+ * it would not fit either). */
 sp_status sp_cut_refuse(const sp_budget *b, int64_t sample, int64_t need,
-                        int64_t memory);
+                        int64_t recomputed, int64_t memory);
 
 /* Opens the budget of a sampler, which is borrowed until the close; without one (NULL)
  * it stays zeroed. Local. SP_EMEM; close after a failure too. */

@@ -207,23 +207,41 @@ static int64_t largest_sample(const sp_dataset *set)
     return at;
 }
 
+int64_t sp_budget_recomputed(sp_budget *b, int64_t sample)
+{
+    bool *is_recomputed = &b->foreseer.assign.rules.is_recomputed;
+    const bool was = *is_recomputed;
+    int64_t part[SP_PARTS];
+    sp_load load;
+
+    foresee(b, sample, &load);
+    *is_recomputed = true;
+    sp_budget_weigh(b, &load, part);
+    *is_recomputed = was;
+    return 1 + (int64_t)(b->excess * (double)part[SP_ACTIVATIONS]);
+}
+
 sp_status sp_cut_refuse(const sp_budget *b, int64_t sample, int64_t need,
-                        int64_t memory)
+                        int64_t recomputed, int64_t memory)
 {
     const sp_shard *shard = &b->set->shard[sp_dataset_shard_of(b->set, sample)];
-    char text[48] = "";
+    char text[48] = "", other[80] = "";
 
     assert(0 <= sample && sample < b->set->n_samples);
     assert(memory > 0 && need >= 0);
     if (need)
         snprintf(text, sizeof text, "about %.1f MiB by itself, ", mib(need));
+    if (recomputed)
+        snprintf(other, sizeof other,
+                 ", or set train.recompute = true: it then needs about %.1f MiB",
+                 mib(recomputed));
     return SP_FAIL(
         SP_EMEM,
         "sample %lld of %s (%lld voxels) needs %smore than the %.1f MiB that "
         "run.memory_mb gives a rank: give it more, or cut the scans into "
-        "smaller blocks (spvox convert --block)",
+        "smaller blocks (spvox convert --block)%s",
         (long long)(sample - shard->first_sample), shard->path,
-        (long long)sp_dataset_voxels(b->set, sample), text, mib(memory));
+        (long long)sp_dataset_voxels(b->set, sample), text, mib(memory), other);
 }
 
 /* The least that the sample needs, whatever its plan turns out to be: its arrays, and
@@ -268,10 +286,10 @@ static sp_status load_of(sp_budget *b, const sp_cut *cut, const sp_planned *of,
     sp_pulse_beat();
     if (room && least_of(b, of->sample) > room)
         return sp_cut_refuse(b, of->sample, sp_cut_fixed(cut) + least_of(b, of->sample),
-                             cut->memory);
+                             0, cut->memory);
     rc = sp_foresee_load(&b->foreseer.what, b->set, of, room, load);
     if (rc == SP_EMEM && room)
-        return sp_cut_refuse(b, of->sample, 0, cut->memory);
+        return sp_cut_refuse(b, of->sample, 0, 0, cut->memory);
     return on_error == SP_ON_ERROR_SKIP && rc != SP_EMEM ? SP_OK : rc;
 }
 

@@ -32,6 +32,7 @@ sp_status sp_foresee_open(sp_foreseer *f, const sp_foresight *what, bool is_trai
 {
     const sp_assign_rules rules =
         sp_assign_rules_of(what->backend, what->backend->ops->is_host,
+                           what->config->train.recompute,
                            what->config->train.deterministic == SP_DET_WORLD);
 
     assert(what->graph && what->backend && what->backend->ops);

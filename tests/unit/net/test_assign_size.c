@@ -15,7 +15,7 @@ static sp_assign_bytes size(const sp_lowered *low, const sp_assign_rules *rules,
 }
 
 typedef struct expectation {
-    bool is_training, is_low_memory, is_exact;
+    bool is_training, is_low_memory, is_recomputed, is_exact;
 } expectation;
 
 static void check(const char *layers, expectation e)
@@ -24,6 +24,7 @@ static void check(const char *layers, expectation e)
     sp_net_options options = {.bn_scope = SP_SCOPE_WORLD,
                               .seed = 3,
                               .is_low_memory = e.is_low_memory,
+                              .is_recomputed = e.is_recomputed,
                               .is_exact = e.is_exact};
     int64_t voxels[SP_MAX_LEVELS] = {0}, confusion[CASE_CLASSES * CASE_CLASSES] = {0};
     int32_t prediction[180];
@@ -43,7 +44,8 @@ static void check(const char *layers, expectation e)
         OK(sp_net_loss(&c.net, &c.batch, &c.loss, confusion, prediction));
     }
     impl = c.net.impl;
-    rules = sp_assign_rules_of(&c.backend, e.is_low_memory, e.is_exact);
+    rules =
+        sp_assign_rules_of(&c.backend, e.is_low_memory, e.is_recomputed, e.is_exact);
     bytes = size(&impl->low, &rules, voxels, 2, e.is_training);
     assert_int_equal(bytes.matrices, impl->matrices.high);
     if (!e.is_training) /* else the case asks for the loss of an evaluation too */
@@ -53,8 +55,8 @@ static void check(const char *layers, expectation e)
 
 TEST(foreseen_is_taken)
 {
-    for (int kind = 0; kind < 8; kind++) {
-        const expectation e = {kind & 1, kind & 2, kind & 4};
+    for (int kind = 0; kind < 16; kind++) {
+        const expectation e = {kind & 1, kind & 2, kind & 4, kind & 8};
 
         for (int i = 0; case_nets[i]; i++)
             check(case_nets[i], e);

@@ -169,6 +169,7 @@ static void check_frozen(const sp_backend_ops *ops, const char *layers,
     sp_net_options options = {.bn_scope = SP_SCOPE_WORLD,
                               .seed = 17,
                               .is_low_memory = is_low_memory,
+                              .is_recomputed = is_low_memory,
                               .loss = {.smoothing = 0.1f}};
     FREED float *before;
     FREED double *param;

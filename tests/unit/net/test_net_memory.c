@@ -98,6 +98,50 @@ TEST(low_memory_changes_no_gradient)
     }
 }
 
+/* So are activations that the backward pass computes again; running statistics move
+ * once. A network in which something is dropped needs less memory. */
+static void check_recomputed(const char *layers, sp_net_options options,
+                             sp_precision precision, const char *freeze, int *n_less)
+{
+    CLOSED_BY(case_close) net_case again, full;
+
+    case_open_as(&full, sp_backend_find("cpu"), alone(), layers, freeze, &options,
+                 precision);
+    options.is_recomputed = true;
+    case_open_as(&again, sp_backend_find("cpu"), alone(), layers, freeze, &options,
+                 precision);
+    for (int step = 0; step < 3; step++) {
+        net_case *const each[] = {&full, &again};
+
+        for (int i = 0; i < 2; i++) {
+            case_batch(each[i], step == 1 ? small : large, step == 1 ? 2 : 3);
+            case_step(each[i], true);
+        }
+        assert_memory_equal(again.buckets.grad, full.buckets.grad,
+                            (size_t)full.graph.n_floats * sizeof(float));
+        assert_memory_equal(again.net.running, full.net.running,
+                            (size_t)full.graph.n_buffer_floats * sizeof(float));
+    }
+    *n_less += again.net.impl->matrices.high < full.net.impl->matrices.high;
+}
+
+TEST(recomputation_changes_no_gradient)
+{
+    for (int kind = 0; kind < 8; kind++) {
+        const sp_net_options options = {.bn_scope = SP_SCOPE_WORLD,
+                                        .seed = 17,
+                                        .is_low_memory = kind & 1,
+                                        .is_exact = kind & 2};
+        const sp_precision precision = kind & 4 ? SP_BF16 : SP_FP32;
+        int n_less = 0;
+
+        for (int k = 0; case_nets[k]; k++)
+            check_recomputed(case_nets[k], options, precision, "[]", &n_less);
+        check_recomputed(case_smooth_net, options, precision, "[]", &n_less);
+        assert_true(n_less > 0);
+    }
+}
+
 /* The confusion matrix and the predictions come with the loss; ignored voxels do not
  * count. */
 TEST(evaluation_counts_every_labelled_voxel)
