@@ -1,5 +1,5 @@
-/* Inside sp_cut: sp_cut_samples.c estimates the need of the samples of a data set;
- * sp_cut.c makes the bounds from it. */
+/* Inside sp_cut: sp_cut_samples.c estimates the need of the samples of a data set,
+ * sp_cut_steps.c of a run's steps; sp_cut.c makes the bounds from it. */
 #ifndef SP_CUT_INTERNAL_H
 #define SP_CUT_INTERNAL_H
 
@@ -29,6 +29,10 @@ int64_t sp_cut_sum(const int64_t part[SP_PARTS]);
 /* The bytes that depend on no sample: program, weights, and what both loaders and the
  * network take without one. Pure. */
 int64_t sp_cut_fixed(const sp_cut *cut);
+/* The estimated parts of a sample, which the next estimates may overwrite. Local. */
+const int64_t *sp_budget_estimate(sp_budget *b, int64_t sample);
+/* Batches of a micro-batch: one for each view of an evaluation. */
+int sp_budget_views(const sp_budget *b);
 /* The bytes of activations that the sample needs with train.recompute. */
 int64_t sp_budget_recomputed(sp_budget *b, int64_t sample);
 /* Fails with SP_EMEM and a message about the sample, which needs `need` bytes (0: more

@@ -57,7 +57,7 @@ static void weigh_nothing(sp_budget *b)
 }
 
 /* The batches that the loader makes of a micro-batch. */
-static int batches_of_micro(const sp_budget *b)
+int sp_budget_views(const sp_budget *b)
 {
     const int n_views = b->foreseer.what.n_views;
 
@@ -69,8 +69,8 @@ static int batches_of_micro(const sp_budget *b)
 void sp_budget_set_slots(sp_budget *b, int64_t n_batches)
 {
     assert(b->known && n_batches >= 0);
-    b->foreseer.n_slots = (int)sp_least(sp_loader_slots(b->foreseer.what.config),
-                                        sp_most(n_batches, 1));
+    b->foreseer.n_slots =
+        (int)sp_least(sp_loader_slots(b->foreseer.what.config), sp_most(n_batches, 1));
     memset(b->known, 0, (size_t)b->n_known * sizeof *b->known);
     weigh_nothing(b);
 }
@@ -153,7 +153,7 @@ static const sp_load *planned_load(const sp_budget *b, int64_t sample)
     return NULL;
 }
 
-static const int64_t *know(sp_budget *b, int64_t sample)
+const int64_t *sp_budget_estimate(sp_budget *b, int64_t sample)
 {
     sp_estimate *e = &b->known[sample % b->n_known];
     const sp_load *planned;
@@ -183,7 +183,7 @@ const int64_t *sp_budget_known(const sp_budget *b, int64_t sample)
 int64_t sp_budget_of_sample(void *budget, int64_t sample)
 {
     sp_budget *b = budget;
-    const int64_t *part = know(b, sample);
+    const int64_t *part = sp_budget_estimate(b, sample);
     double act = b->excess * (double)part[SP_ACTIVATIONS], rest;
 
     assert(0 <= sample && sample < b->set->n_samples);
@@ -455,7 +455,7 @@ sp_status sp_budget_open(sp_budget *b, const sp_foresight *what, sp_sampler *sam
     SP_TRY(sp_foresee_open(&b->foreseer, &own, is_training));
     sp_budget_set_slots(b, is_training ? SP_LOADER_MOST_SLOTS
                                        : sp_sampler_steps_per_epoch(sampler) *
-                                             batches_of_micro(b));
+                                             sp_budget_views(b));
     return SP_OK;
 }
 
@@ -509,7 +509,7 @@ void sp_budget_find_largest(sp_budget *b, int64_t room, int64_t *worst)
         return;
     act = rest = (pair){0, 0};
     for (int64_t i = 0; i < n; i++) {
-        const int64_t *own = know(b, i), sum = sp_cut_sum(own);
+        const int64_t *own = sp_budget_estimate(b, i), sum = sp_cut_sum(own);
 
         put_into(&act, own[0]);
         put_into(&rest, sum - own[0]);
@@ -518,80 +518,6 @@ void sp_budget_find_largest(sp_budget *b, int64_t room, int64_t *worst)
     }
     b->largest[0] = cut_largest_of(b, &act);
     b->largest[SP_REST] = cut_largest_of(b, &rest);
-}
-
-/* ---- the steps of a run ---- */
-
-static void cut_add_sample(sp_budget *b, int64_t sample, int64_t sum[SP_PARTS])
-{
-    for (int p = 0; p < SP_PARTS; p++)
-        sum[p] += (int64_t)(b->excess * (double)know(b, sample)[p]);
-}
-
-/* Raises `costliest` by a micro-batch of this rank in an epoch; *slot is the greatest
- * batch that the slot has held so far. */
-static void hold_deal(sp_budget *b, const sp_deal *deal, int64_t epoch, int64_t *slot)
-{
-    int64_t sum[SP_PARTS] = {0}, partner;
-
-    for (int i = 0; i < deal->n_samples; i++) {
-        cut_add_sample(b, deal->sample[i], sum);
-        partner = sp_sampler_partner(b->sampler, epoch, deal->sample[i]);
-        if (partner >= 0)
-            cut_add_sample(b, partner, sum);
-    }
-    *slot = sp_most(*slot, sum[SP_BATCHES] / b->foreseer.n_slots);
-    b->costliest[0] = sp_most(b->costliest[0], sum[0]);
-    b->costliest[SP_SCRATCH] = sp_most(b->costliest[SP_SCRATCH], sum[SP_SCRATCH]);
-}
-
-/* Sets `costliest` to the greatest need of this rank in the first n_steps steps, each
- * slot of the loader at its own largest batch. */
-static void follow(sp_budget *b, int64_t n_steps)
-{
-    enum { MOST_SAMPLES = 1 << 20 }; /* a bound on the time: about a second */
-    const int n_batches = batches_of_micro(b),
-              n_slots = sp_loader_slots(b->foreseer.what.config);
-    int64_t slot[SP_LOADER_MOST_SLOTS] = {0}, n_held = 0, n_done = 0;
-    sp_position at = {0, 0};
-
-    memset(b->costliest, 0, sizeof b->costliest);
-    for (int64_t step = 0; step < n_steps && n_done < MOST_SAMPLES; step++) {
-        int n_micro, n = sp_sampler_step(b->sampler, at, &n_micro);
-        sp_deal deal;
-
-        if (n == 0) {
-            at = (sp_position){at.epoch + 1, 0};
-            n = sp_sampler_step(b->sampler, at, &n_micro);
-        }
-        for (int micro = 0; micro < n_micro; micro++) {
-            sp_sampler_deal(b->sampler, at, micro, &deal);
-            for (int i = 0; i < n_batches; i++, n_held++)
-                hold_deal(b, &deal, at.epoch, &slot[n_held % n_slots]);
-        }
-        at.position += n;
-        n_done += n;
-    }
-    for (int i = 0; i < n_slots; i++)
-        b->costliest[SP_BATCHES] += slot[i];
-}
-
-/* A training has the steps that the deck asks for, and its loader is some steps ahead.
- */
-sp_status sp_budget_follow(sp_budget *b, sp_comm *comm)
-{
-    const sp_config *config = b->foreseer.what.config;
-    int64_t n;
-
-    if (!b->sampler || b->set->n_samples == 0)
-        return SP_OK;
-    n = sp_sampler_steps_per_epoch(b->sampler);
-    if (b->foreseer.is_training)
-        n = (config->train.steps > 0 ? config->train.steps : config->train.epochs * n) +
-            sp_loader_slots(config) - 1;
-    follow(b, n);
-    return sp_comm_allreduce(comm, SP_SCOPE_WORLD, b->costliest, SP_PARTS, SP_I64,
-                             SP_MAX);
 }
 
 void sp_budget_close(sp_budget *b)
