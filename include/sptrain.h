@@ -107,7 +107,8 @@ int sp_model_describe(const sp_model *model, sp_model_info *info);
  *             order; -2^19 to 2^19 - 1
  *   features  [n][n_features] in the order of info.feature_names, as the shards have
  *             them: the model normalizes them
- *   logits    [n][n_classes], written; NULL: not wanted
+ *   logits    [n][n_classes], written as the last layer has them: a temperature of
+ *             `sptrain calibrate` does not divide them; NULL: not wanted
  *   labels    [n] the class of the greatest logit, the first of several; NULL likewise
  * Rows of logits and labels are the caller's rows. Several threads may use one model;
  * they wait for each other, and models of their own run at the same time. Memory is

@@ -49,6 +49,11 @@ void sp_calibration_destroy(sp_calibration *c)
 
 /* ---- distances ---- */
 
+double sp_calibration_temperature(const sp_calibration *c)
+{
+    return c ? c->temperature : 1;
+}
+
 double sp_calibration_scale(const float *f, int n)
 {
     double sum = 0;

@@ -45,6 +45,8 @@ typedef struct sp_calibration {
 sp_status sp_calibration_create(sp_calibration **calibration, int n_classes,
                                 int n_features);
 void sp_calibration_destroy(sp_calibration *calibration);
+/* The temperature; 1 if the model was not calibrated: calibration is NULL. Pure. */
+double sp_calibration_temperature(const sp_calibration *calibration);
 /* The factor that gives a row f [n] the length 1; 0 if all of it is 0. Pure. */
 double sp_calibration_scale(const float *f, int n);
 /* The distance of a row f [n_features] from the nearest class; scratch [n_features].

@@ -342,9 +342,7 @@ static sp_status choose_calibration(label_model *m, const label_options *o)
 {
     const sp_calibration *c = m->infer.resources.norm.calibration;
 
-    m->temperature = c && m->members.n == 0 ? c->temperature : 1;
-    if (c && m->members.n > 0)
-        sp_log_info("temperatures of single models are not used for their mean");
+    m->temperature = m->members.n == 0 ? sp_calibration_temperature(c) : 1;
     if (o->doubtful_features <= 0)
         return SP_OK;
     if (m->members.n > 0)

@@ -28,8 +28,8 @@ typedef struct label_model {
     label_field_kind kind[LABEL_ADDED];
     bool has_class_field;            /* one of them is LABEL_CLASS */
     int class_of_field[LABEL_ADDED]; /* of a LABEL_PROBABILITY */
-    /* Probabilities become p^(1/T); 1 if the model was not calibrated, or is several.
-     */
+    /* Probabilities become p^(1/T); 1 if the model was not calibrated, or is several,
+     * whose logits were divided already (train/sp_members.h). */
     double temperature;
     double most_distance; /* of --doubtful-features; 0: distances are not wanted */
     uint32_t crc;         /* of the files of the models */

@@ -103,7 +103,8 @@ static sp_status run_view(label_net *n, const sp_sample *sample, int view,
     sp_arena_reset(&n->scratch);
     SP_TRY(sp_merging_fetch(&r->backend, &n->scratch, &logits));
     SP_TRY(sp_members_check_finite(&r->graph, logits, what));
-    sp_merge_view(logits, batch->row_of, sample->n, sum);
+    sp_merge_view(logits, sp_members_temperature(n->members), batch->row_of, sample->n,
+                  sum);
     if (n->model->most_distance > 0)
         SP_TRY(add_distances(n, batch, sample->n));
     return sp_single_recycle(n->single);

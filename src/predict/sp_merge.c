@@ -42,8 +42,8 @@ void sp_merge_weigh(const sp_sample *s, double voxel_size, const sp_block *block
 
 /* ---- sums ---- */
 
-/* Adds the softmax of one row of logits. */
-static void add_row(const float *z, int c, uint64_t *sum)
+/* Adds the softmax of one row of logits over a temperature. */
+static void add_row(const float *z, int c, double temperature, uint64_t *sum)
 {
     double total = 0;
     int top = 0;
@@ -51,20 +51,24 @@ static void add_row(const float *z, int c, uint64_t *sum)
     for (int j = 1; j < c; j++)
         top = z[j] > z[top] ? j : top;
     for (int j = 0; j < c; j++)
-        total += exp((double)z[j] - z[top]);
-    for (int j = 0; j < c; j++)
-        sum[j] += (uint64_t)(exp((double)z[j] - z[top]) / total * SP_MERGE_ONE + 0.5);
+        total += exp(((double)z[j] - z[top]) / temperature);
+    for (int j = 0; j < c; j++) {
+        const double p = exp(((double)z[j] - z[top]) / temperature) / total;
+
+        sum[j] += (uint64_t)(p * SP_MERGE_ONE + 0.5);
+    }
     sum[top]++;
 }
 
-void sp_merge_view(sp_tensor logits, const int32_t *row_of, int64_t n, uint64_t *sum)
+void sp_merge_view(sp_tensor logits, double temperature, const int32_t *row_of,
+                   int64_t n, uint64_t *sum)
 {
-    assert(n >= 0 && (n == 0 || (row_of && sum)));
+    assert(temperature > 0 && n >= 0 && (n == 0 || (row_of && sum)));
     assert(logits.elem == SP_ELEM_F32);
 #pragma omp parallel for schedule(static) if (n >= PARALLEL_FROM)
     for (int64_t i = 0; i < n; i++)
         if (row_of[i] >= 0)
-            add_row(logits.data + row_of[i] * (int64_t)logits.ld, logits.c,
+            add_row(logits.data + row_of[i] * (int64_t)logits.ld, logits.c, temperature,
                     sum + i * logits.c);
 }
 

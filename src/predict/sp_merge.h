@@ -49,10 +49,12 @@ typedef struct sp_merged {
  * voxel_size: the shards', in metre. Local, pure. */
 void sp_merge_weigh(const sp_sample *sample, double voxel_size, const sp_block *block,
                     uint32_t *weight);
-/* Adds the probabilities of one view to sum [n][logits.c], of stored voxels, which the
- * caller zeroes before the first view. row_of [n]: the row of logits that each stored
- * voxel became, -1: no row. The logits are finite, fp32, in host memory. Local. */
-void sp_merge_view(sp_tensor logits, const int32_t *row_of, int64_t n, uint64_t *sum);
+/* Adds the probabilities of one view, softmax(logits / temperature), to
+ * sum [n][logits.c], of stored voxels, which the caller zeroes before the first view.
+ * row_of [n]: the row of logits that each stored voxel became, -1: no row. The logits
+ * are finite, fp32, in host memory. Local. */
+void sp_merge_view(sp_tensor logits, double temperature, const int32_t *row_of,
+                   int64_t n, uint64_t *sum);
 /* Adds the probabilities of a block's points to `sum` [.][c]. Its rows are points of
  * the scan (or of a part of it): point i of the block is its row to[i] (NULL: i).
  *   voxel_sum    [.][c] from sp_merge_view

@@ -7,6 +7,7 @@
 
 #include "base/sp_log.h"
 #include "base/sp_text.h"
+#include "checkpoint/sp_calibration.h"
 #include "data/sp_recipe.h"
 #include "train/sp_merging.h"
 
@@ -231,6 +232,13 @@ static sp_status members_move_columns(sp_members *m, const sp_member *k,
     return SP_OK;
 }
 
+double sp_members_temperature(const sp_members *m)
+{
+    return m && m->n > 0
+               ? sp_calibration_temperature(m->first->resources.norm.calibration)
+               : 1;
+}
+
 /* Adds the sums of one view to the caller's, class by class. */
 static sp_status members_sum(sp_members *m, const sp_member *k, sp_tensor logits,
                              const int32_t *row_of, int64_t n, uint64_t *sum,
@@ -242,7 +250,9 @@ static sp_status members_sum(sp_members *m, const sp_member *k, sp_tensor logits
     SP_TRY(SP_TAKE(&m->scratch, (size_t)n * (size_t)c, &own));
     if (n > 0)
         memset(own, 0, (size_t)n * (size_t)c * sizeof *own);
-    sp_merge_view(logits, row_of, n, own);
+    sp_merge_view(logits,
+                  sp_calibration_temperature(k->infer.resources.norm.calibration),
+                  row_of, n, own);
     for (int64_t i = 0; i < n; i++)
         for (int j = 0; j < c; j++)
             sum[i * stride + k->class_of[j]] += own[i * c + j];

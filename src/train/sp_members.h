@@ -7,8 +7,9 @@
  *     sample --columns by name, the member's own statistics--> batch --network-->
  *            probabilities --classes by name--> sum
  *
- * A member computes sample by sample what it would compute by itself, so its
- * probabilities have the bits of its own evaluation. */
+ * A member computes sample by sample what it would compute by itself, so its logits have
+ * the bits of its own evaluation. The logits of a calibrated model, the first one too,
+ * are divided by its temperature before views, blocks and models are averaged. */
 #ifndef SP_MEMBERS_H
 #define SP_MEMBERS_H
 
@@ -42,6 +43,9 @@ sp_status sp_members_open_nets(sp_members *members, const sp_dataset *set,
  * SP_EMEM, SP_EDEVICE. */
 sp_status sp_members_add(sp_members *members, int k, const sp_sample *sample, int view,
                          const char *what, uint64_t *sum, int stride);
+/* The temperature of the first model's probabilities: 1 if it has no members, which may
+ * be NULL. Local. */
+double sp_members_temperature(const sp_members *members);
 /* The path of member k's file. Local. */
 const char *sp_members_path(const sp_members *members, int k);
 /* Frees all. Local. */

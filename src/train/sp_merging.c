@@ -97,7 +97,8 @@ sp_status sp_merging_add(sp_merging *m, const sp_batch *batch, sp_tensor logits)
         SP_TRY(begin_batch(m, batch));
     sp_arena_rewind(&m->arena, m->kept);
     SP_TRY(sp_merging_fetch(&m->resources->backend, &m->arena, &logits));
-    sp_merge_view(logits, batch->row_of, n, m->sum);
+    sp_merge_view(logits, sp_members_temperature(m->resources->members), batch->row_of,
+                  n, m->sum);
     SP_TRY(add_members(m, batch));
     if (sp_merging_is_last(m, batch))
         for (int64_t i = 0; i < n; i++)

@@ -40,10 +40,10 @@ typedef struct fuzz_kind {
 } fuzz_kind;
 
 /* All kinds: the row of kind `ply` is fuzz_ply, in a file kind_*.c. Each format of scans
- * is a kind. */
+ * is a kind, and LAZ with an index is one more. */
 /* clang-format off */
 #define FUZZ_KINDS(X)                                                                  \
-    SP_SCAN_FORMATS(X) X(convert) X(shard) X(shard_chunked) X(shard_values)            \
+    SP_SCAN_FORMATS(X) X(copc) X(convert) X(shard) X(shard_chunked) X(shard_values)    \
     X(shard_links) X(info) X(checkpoint) X(checkpoint_values) X(checkpoint_structure)  \
     X(weights) X(prediction) X(deck) X(check) X(eval) X(resume) X(heartbeat) X(status) \
     X(folder) X(events) X(report) X(link) X(tensors) X(packed) X(faulty)

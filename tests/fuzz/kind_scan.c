@@ -27,6 +27,7 @@ typedef struct seeds {
     const char *head_ends; /* NULL: the head is n_head bytes */
     size_t n_head;
     const char *columns; /* some of the time */
+    const double *window;
 } seeds;
 
 /* ---- dictionaries ---- */
@@ -73,6 +74,11 @@ static const field laz_fields[] = {
     {429, 2, 'u'}, {441, 4, 'u'}, {461, 2, 'u'}, {463, 2, 'u'}, {469, 8, 'u'},
     {475, 8, 'u'}, {481, 8, 'u'}, {499, 4, 'u'}, {503, 4, 'u'}, {507, 4, 'u'},
     {511, 4, 'u'}, {515, 4, 'u'}, {519, 4, 'u'}, {523, 4, 'u'}, {527, 4, 'u'}};
+/* The place and the cube of COPC's index; prepare_copc adds its entries. */
+enum { COPC_FIELDS = 8 };
+static field copc_fields[COPC_FIELDS + 4 * 5] = {
+    {375 + 18, 2, 'u'}, {375 + 20, 2, 'u'}, {375 + 54, 8, 'f'},  {375 + 62, 8, 'f'},
+    {375 + 78, 8, 'f'}, {375 + 94, 8, 'u'}, {375 + 102, 8, 'u'}, {235, 8, 'u'}};
 static const field kitti_fields[] = {{0, 4, 'f'}, {4, 4, 'f'}, {24, 4, 'f'}};
 static const field npy_fields[] = {{6, 1, 'u'}, {7, 1, 'u'}, {8, 2, 'u'}, {8, 4, 'u'}};
 
@@ -82,6 +88,11 @@ static const field npy_fields[] = {{6, 1, 'u'}, {7, 1, 'u'}, {8, 2, 'u'}, {8, 4,
 #define FIELDS(list) .fields = list, .n_fields = sizeof(list) / sizeof *(list)
 static seeds las = {.ending = "las", FIELDS(las_fields), .n_head = 375};
 static seeds laz = {.ending = "laz", FIELDS(laz_fields), .n_head = 600};
+static const double copc_window[4] = {700000, 700000, 700001, 700001};
+static seeds copc = {.ending = "laz",
+                     FIELDS(copc_fields),
+                     .n_head = SEED_COPC_AT + SEED_COPC_VLR,
+                     .window = copc_window};
 static seeds ply = {.ending = "ply", WORDS(ply_words), .head_ends = "end_header\n"};
 static seeds pcd = {.ending = "pcd", WORDS(pcd_words), .head_ends = "\nDATA "};
 static seeds npy = {.ending = "npy",
@@ -112,6 +123,21 @@ static void prepare_laz(void)
 {
     for (int format = 0; format < SEED_LAS_FORMATS; format++)
         add(&laz, seed_laz(format));
+}
+
+static void prepare_copc(void)
+{
+    static const field entry[5] = {
+        {0, 4, 'u'}, {4, 4, 'u'}, {16, 8, 'u'}, {24, 4, 'u'}, {28, 4, 'u'}};
+    size_t index;
+
+    add(&copc, seed_copc(&index));
+    for (int k = 0; k < 4 * 5; k++) {
+        field *f = &copc_fields[COPC_FIELDS + k];
+
+        *f = entry[k % 5];
+        f->at += (int)index + k / 5 * SEED_COPC_ENTRY;
+    }
 }
 
 static void prepare_ply(void)
@@ -254,6 +280,7 @@ static bool use(const seeds *s, const char *path, uint64_t *rng)
     if (mutate_below(rng, 8) == 0)
         options.label_field = "intensity";
     options.n_threads = (int)mutate_below(rng, 3);
+    options.window = s->window;
     rc = sp_scan_open(&scan, path, &options);
     if (rc == SP_OK)
         rc = read_scan(scan, rng);
@@ -314,6 +341,7 @@ static bool run_convert(uint64_t *rng)
     const fuzz_kind fuzz_##format = {#format, weight, prepare_##format, run_##format};
 SCAN_KIND(las, 130)
 SCAN_KIND(laz, 130)
+SCAN_KIND(copc, 60)
 SCAN_KIND(ply, 120)
 SCAN_KIND(pcd, 100)
 SCAN_KIND(npy, 60)

@@ -165,6 +165,44 @@ blob seed_laz(int format)
     return b;
 }
 
+static void set_entry(unsigned char *at, int level, size_t byte, size_t bytes, int n)
+{
+    sp_put32(at, (uint64_t)level);
+    sp_put64(at + 16, byte);
+    sp_put32(at + 24, bytes);
+    sp_put32(at + 28, (uint32_t)n);
+}
+
+blob seed_copc(size_t *index)
+{
+    blob b = seed_laz(6);
+    const size_t points = sp_get32(b.at + 96) + SEED_COPC_VLR;
+    unsigned char *vlr = b.at + SEED_COPC_AT;
+    unsigned char page[4 * SEED_COPC_ENTRY] = {0};
+    const double centre[4] = {700000, 700000, 0, 100}; /* and half the edge */
+
+    memmove(vlr + SEED_COPC_VLR, vlr, b.n - SEED_COPC_AT);
+    memset(vlr, 0, SEED_COPC_VLR);
+    b.n += SEED_COPC_VLR;
+    *index = b.n + 60;
+    sp_put32(b.at + 96, points);
+    sp_put32(b.at + 100, sp_get32(b.at + 100) + 1);
+    sp_put64(b.at + points, sp_get64(b.at + points) + SEED_COPC_VLR);
+    memcpy(vlr + 2, "copc", 4);
+    sp_put16(vlr + 18, 1);
+    sp_put16(vlr + 20, SEED_COPC_VLR - 54);
+    memcpy(vlr + 54, centre, sizeof centre);
+    sp_put64(vlr + 54 + 40, *index);
+    sp_put64(vlr + 54 + 48, 2 * SEED_COPC_ENTRY);
+    set_entry(page, 0, points + 8, 100, 16);
+    set_entry(page + SEED_COPC_ENTRY, 1, *index + 2 * SEED_COPC_ENTRY,
+              2 * SEED_COPC_ENTRY, -1);
+    set_entry(page + 2 * SEED_COPC_ENTRY, 1, 0, 0, 0);
+    set_entry(page + 3 * SEED_COPC_ENTRY, 2, points + 8, 100, 16);
+    add_extended(&b, "copc", 1000, page, sizeof page);
+    return b;
+}
+
 /* ---- PLY ---- */
 
 static void put_ply_number(blob *b, double x, char kind, int size, seed_order order)

@@ -12,6 +12,10 @@ blob seed_las(int format, bool with_extra);
 blob seed_las_records(void);
 /* The same points, compressed; their other fields vary. */
 blob seed_laz(int format);
+enum { SEED_COPC_AT = 375, SEED_COPC_VLR = 54 + 160, SEED_COPC_ENTRY = 32 };
+/* The same as COPC: its VLR is at SEED_COPC_AT, its index of two pages with two entries
+ * each at *index. The index names only the first chunk. */
+blob seed_copc(size_t *index);
 
 typedef enum seed_order {
     SEED_ASCII,

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Several models: label A+B+C averages their probabilities and writes how many agree;
 # eval.members does so on shards. Both are held against the models one by one, on several
-# ranks. Classes and columns are matched by name; what cannot agree is refused by name.
+# ranks, one of them with a temperature. Classes and columns are matched by name; what
+# cannot agree is refused by name.
 . "$SP_SRCDIR/tests/run/story.sh"
 
 # scan FILE SEED: 40 m x 30 m, three classes that a network learns in part.
@@ -40,6 +41,14 @@ deck 'family = "dummy";' 'train = "s-*.h5"; val = "s-*.h5"; voxel_size = 1.0;' \
 train A s
 train B moved train.seed=2 'data.val=[]'
 train C turned train.seed=3 'data.val=[]'
+# B has a temperature: its probabilities below, alone and in a mean, are those of p^(1/T).
+label_one() {
+    run 1 0 label B a.txt --out "$1" --field-type float32 --confidence run.threads=1
+}
+label_one cold
+run 1 0 calibrate B 'data.val="moved-*.h5"' run.threads=1
+label_one hot
+cmp -s cold/a.txt hot/a.txt && fail "the temperature of B changes nothing"
 
 # ---- label ----
 label() {
@@ -82,6 +91,9 @@ done
 label 1 A+B+C blocks --block 12 --overlap 3 --buffer 18 --confidence
 label 3 A+B+C blocks3 --block 12 --overlap 3 --buffer 18 --confidence
 same_files blocks blocks3 "of 3 ranks, in blocks"
+label 1 A+B ab --confidence
+label 1 B+A ba --confidence
+same_files ab ba "with the calibrated model first"
 label 1 A+A twice --confidence
 label 1 A once --confidence
 sed 's/ agreement / /; 2,$s/ 1 \([0-9]*\)$/ \1/' twice/a.txt >twice.txt

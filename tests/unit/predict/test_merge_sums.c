@@ -92,7 +92,7 @@ TEST(one_view_has_the_plain_class)
         for (int i = 0; i < ROWS; i++)
             row_of[i] = ROWS - 1 - i;
         row_of[7] = -1;
-        sp_merge_view(logits, row_of, ROWS, sum);
+        sp_merge_view(logits, 1, row_of, ROWS, sum);
         for (int i = 0; i < ROWS; i++)
             assert_int_equal(sp_merge_class(sum + i * CLASSES, CLASSES),
                              i == 7 ? SP_IGNORE : argmax(z + row_of[i] * CLASSES));
@@ -118,8 +118,8 @@ TEST(sums_are_means)
         for (int j = 0; j < CLASSES; j++)
             p[i][j] /= total;
     }
-    sp_merge_view(logits, row_of, 2, sum);
-    sp_merge_view(logits, row_of, 2, sum);
+    sp_merge_view(logits, 1, row_of, 2, sum);
+    sp_merge_view(logits, 1, row_of, 2, sum);
     sp_merge_points(sum, CLASSES, weight, 3, voxel, to, points);
     merged = sp_merge_result(points + CLASSES, CLASSES, probability);
     for (int j = 0; j < CLASSES; j++) {
@@ -134,14 +134,31 @@ TEST(sums_are_means)
 
     /* Two views that see the voxels differently: the mean of both rows. */
     memset(sum, 0, sizeof sum);
-    sp_merge_view(logits, row_of, 2, sum);
-    sp_merge_view(logits, swapped, 2, sum);
+    sp_merge_view(logits, 1, row_of, 2, sum);
+    sp_merge_view(logits, 1, swapped, 2, sum);
     sp_merge_result(sum, CLASSES, probability);
     for (int j = 0; j < CLASSES; j++)
         assert_true(fabs(probability[j] - (p[0][j] + p[1][j]) / 2) < 1e-7);
     sp_merge_logits(sum, CLASSES, probability);
     for (int j = 0; j < CLASSES; j++)
         assert_true(fabs(exp(probability[j]) - (p[0][j] + p[1][j]) / 2) < 1e-6);
+}
+
+/* A view over the temperature 2.5: the softmax of logits that were divided by it. */
+TEST(temperature_divides_logits)
+{
+    float z[CLASSES] = {1, 2, -3, 0.5F, 0}, probability[CLASSES];
+    const int32_t row_of = 0;
+    const sp_tensor logits = {.data = z, .n = 1, .c = CLASSES, .ld = CLASSES};
+    uint64_t sum[CLASSES] = {0};
+    double total = 0;
+
+    for (int j = 0; j < CLASSES; j++)
+        total += exp(z[j] / 2.5);
+    sp_merge_view(logits, 2.5, &row_of, 1, sum);
+    assert_int_equal(sp_merge_result(sum, CLASSES, probability).label, 1);
+    for (int j = 0; j < CLASSES; j++)
+        assert_true(fabs(probability[j] - exp(z[j] / 2.5) / total) < 1e-7);
 }
 
 /* Two sums that differ by a unit, as logits: the class is still their first maximum. */
@@ -163,13 +180,13 @@ TEST(edges)
     uint64_t one = 0, none[3] = {0};
     sp_merged merged;
 
-    sp_merge_view(logits, &row, 1, &one); /* one class */
+    sp_merge_view(logits, 1, &row, 1, &one); /* one class */
     merged = sp_merge_result(&one, 1, probability);
     assert_int_equal(merged.label, 0);
     assert_true(merged.confidence == 1 && merged.entropy == 0 && probability[0] == 1);
     merged = sp_merge_result(none, 3, probability); /* in no block */
     assert_int_equal(merged.label, SP_IGNORE);
     assert_true(merged.confidence == 0 && merged.entropy == 0 && probability[2] == 0);
-    sp_merge_view(logits, &row, 0, NULL); /* an empty block */
+    sp_merge_view(logits, 1, &row, 0, NULL); /* an empty block */
     sp_merge_points(NULL, 3, NULL, 0, NULL, NULL, NULL);
 }
