@@ -95,8 +95,9 @@ typedef struct sp_model_info {
 
 /* Opens a packed model, or with the full library a checkpoint or a run folder too (its
  * best.h5, else its newest checkpoint). options NULL: zeros. *model is NULL after a
- * failure. SP_EUSAGE (2): an option; SP_EDATA (3): the file is damaged, of another
- * kind, or names no columns; SP_EIO (4), SP_EMEM (5). Cost: reads the whole file. */
+ * failure. SP_EUSAGE (2): an option; SP_EDATA (3): the file is missing, damaged, of
+ * another kind, or names no columns; SP_EIO (4), SP_EMEM (5). Cost: reads the whole
+ * file. */
 int sp_model_open(sp_model **model, const char *path, const sp_model_options *options);
 /* Fills info; its names live as long as the model. SP_EUSAGE: a pointer is NULL. */
 int sp_model_describe(const sp_model *model, sp_model_info *info);

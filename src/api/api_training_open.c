@@ -5,8 +5,6 @@
 
 #include "api/api.h"
 
-enum { SLOTS = SP_LOADER_SLOTS };
-
 /* ---- hooks ---- */
 
 static void route_line(void *arg, sp_log_kind kind, const char *line)
@@ -153,7 +151,7 @@ static sp_status open_training(sp_training *t)
     SP_TRY(open_network(r));
     if (t->options.loss)
         r->net.own_loss = (sp_net_own_loss){call_own_loss, t};
-    SP_TRY(sp_resources_open_training(r, SLOTS));
+    SP_TRY(sp_resources_open_training(r, sp_loader_slots(r->config)));
     SP_TRY(training_open_evaluation(t));
     SP_TRY(sp_resources_cut(r));
     api_training_plan(t);

@@ -133,9 +133,10 @@ int sp_model_open(sp_model **model, const char *path, const sp_model_options *op
     sp_model *m;
     sp_status rc;
 
+    if (model)
+        *model = NULL;
     if (!model || !path)
         return SP_FAIL(SP_EUSAGE, "sp_model_open: model or path is NULL");
-    *model = NULL;
     m = calloc(1, sizeof *m);
     if (!m)
         return SP_FAIL(SP_EMEM, "%s: out of memory", path);

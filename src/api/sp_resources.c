@@ -421,7 +421,7 @@ sp_status sp_resources_open_evaluation(sp_resources *r)
     r->evaluation.set = &r->val;
     r->evaluation.views =
         sp_views_choose(r->config, r->val.has_subvoxel, r->config->eval.views);
-    return sp_comm_agree(r->comm, resources_open_loader(r, &r->val, SP_LOADER_SLOTS,
+    return sp_comm_agree(r->comm, resources_open_loader(r, &r->val, sp_loader_slots(r->config),
                                                         &r->evaluation.sampler,
                                                         &r->evaluation.loader));
 }
@@ -463,7 +463,7 @@ sp_status sp_resources_reopen_evaluation(sp_resources *r)
 
     if (e->loader)
         return SP_OK;
-    return sp_comm_agree(r->comm, resources_create_loader(r, e->set, SP_LOADER_SLOTS,
+    return sp_comm_agree(r->comm, resources_create_loader(r, e->set, sp_loader_slots(r->config),
                                                           &e->sampler, &e->loader));
 }
 

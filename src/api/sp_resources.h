@@ -163,6 +163,9 @@ sp_status sp_resources_bound_host(sp_resources *resources, const sp_foresight *w
  * and classes. */
 sp_status sp_resources_open_data(sp_resources *resources, bool with_train,
                                  bool with_val);
+/* Reads the indexes of data.val_sets, after open_data. A training's open_data has done so
+ * if it opened data.val. SP_EDATA: a set without labels or samples. Collective, agreed. */
+sp_status sp_resources_open_set_data(sp_resources *resources);
 /* The same with data sets that are open already and fit each other; val NULL: without
  * one. Moves them into the resources. */
 sp_status sp_resources_use_data(sp_resources *resources, const sp_dataset *train,
@@ -245,7 +248,7 @@ sp_status sp_resources_open_training(sp_resources *resources, int n_slots);
 /* Opens the loader of a pass over data.val, in its own order, in the views that
  * eval.views asks for. SP_EDATA: eval.merge, and the set does not record its blocks. */
 sp_status sp_resources_open_evaluation(sp_resources *resources);
-/* Opens the samplers of data.val_sets and chains them to data.val's, `first`, so that
+/* Opens the samplers of data.val_sets, whose data are open, and chains them to data.val's, `first`, so that
  * memory is foreseen for all of them. Collective, agreed. */
 sp_status sp_resources_open_val_sets(sp_resources *resources, sp_sampler *first);
 /* Exchanges the present evaluation with another one's, and closes its loader, so that

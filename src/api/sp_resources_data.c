@@ -97,7 +97,7 @@ static sp_status open_val_set(sp_resources *r, char *text, sp_val_set *set)
                                       ? SP_OK
                                       : SP_FAIL(SP_EMEM, "out of memory")));
     SP_TRY(sp_dataset_open(&set->data, &(sp_strings){1, &files}, r->comm));
-    SP_TRY(sp_dataset_match(&r->train, &set->data));
+    SP_TRY(sp_dataset_match(r->train.n_shards ? &r->train : &r->val, &set->data));
     SP_TRY(sp_voxel_factor(r->config, &set->data, &factor));
     if (!set->data.has_labels)
         return SP_FAIL(SP_EDATA,
@@ -112,7 +112,7 @@ static sp_status open_val_set(sp_resources *r, char *text, sp_val_set *set)
     return SP_OK;
 }
 
-static sp_status open_val_sets(sp_resources *r)
+sp_status sp_resources_open_set_data(sp_resources *r)
 {
     const sp_strings *text = &r->config->data.val_sets;
 
@@ -150,7 +150,7 @@ sp_status sp_resources_open_data(sp_resources *r, bool with_train, bool with_val
         SP_TRY(sp_voxel_factor(config, &r->test, &factor));
     }
     if (with_train && r->val.n_shards && config->data.val_sets.n > 0)
-        SP_TRY(open_val_sets(r));
+        SP_TRY(sp_resources_open_set_data(r));
     SP_TRY(sp_voxel_factor(config, set, &factor));
     SP_TRY(open_columns(r, set));
     return r->val.n_shards ? sp_voxel_factor(config, &r->val, &factor) : SP_OK;

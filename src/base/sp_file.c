@@ -13,8 +13,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "base/sp_list.h"
 #include "base/sp_fault.h"
+#include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "base/sp_pulse.h"
 
@@ -140,10 +140,14 @@ sp_status sp_file_sync_folder_of(const char *path)
     return SP_OK;
 }
 
+static const char *file_kind(mode_t mode)
+{
+    return S_ISDIR(mode) ? "a folder" : "a device, pipe or socket";
+}
+
 sp_status sp_file_open(const char *path, int flags, int *fd)
 {
     struct stat st;
-    bool is_folder;
 
     assert(path && fd);
     /* With O_NONBLOCK the opening of a FIFO without a writer does not wait for ever.
@@ -157,11 +161,24 @@ sp_status sp_file_open(const char *path, int flags, int *fd)
         return FAIL_IO(path, "open");
     if (fstat(*fd, &st) == 0 && S_ISREG(st.st_mode))
         return SP_OK;
-    is_folder = S_ISDIR(st.st_mode);
     close(*fd);
     *fd = -1;
     return SP_FAIL(SP_EIO, "%s: %s, expected a regular file", path,
-                   is_folder ? "a folder" : "a device, pipe or socket");
+                   file_kind(st.st_mode));
+}
+
+sp_status sp_file_check_input(const char *path)
+{
+    struct stat st;
+
+    assert(path);
+    if (stat(path, &st) != 0)
+        return errno == ENOENT || errno == ENOTDIR
+                   ? SP_FAIL(SP_EDATA, "%s: %s", path, strerror(errno))
+                   : SP_OK;
+    return S_ISREG(st.st_mode) ? SP_OK
+                               : SP_FAIL(SP_EDATA, "%s: %s, expected a regular file",
+                                         path, file_kind(st.st_mode));
 }
 
 bool sp_file_is_at(const char *path, int fd)
@@ -455,6 +472,13 @@ sp_status sp_file_read(const char *path, char **data, size_t *bytes)
         *bytes = used;
     }
     return rc;
+}
+
+sp_status sp_file_read_input(const char *path, char **data, size_t *bytes)
+{
+    *data = NULL;
+    SP_TRY(sp_file_check_input(path));
+    return sp_file_read(path, data, bytes);
 }
 
 sp_status sp_file_each(const char *dir, sp_status (*visit)(const char *path, void *arg),

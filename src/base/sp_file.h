@@ -80,6 +80,11 @@ bool sp_file_ends_in(const char *path, const char *endings);
 /* Reads a whole regular file into *data, malloc'd for the caller, with a NUL after it;
  * bytes may be NULL. SP_EDATA if the file has more than SP_FILE_MOST bytes; SP_EMEM. */
 sp_status sp_file_read(const char *path, char **data, size_t *bytes);
+/* Checks a file that the user names as input: SP_EDATA if it does not exist or is not a
+ * regular file. Other errors are left to the call that opens it. */
+sp_status sp_file_check_input(const char *path);
+/* sp_file_read after this check. */
+sp_status sp_file_read_input(const char *path, char **data, size_t *bytes);
 /* Write or read all of these bytes at byte `at` of an open file; path is for messages.
  * A file that ends early is SP_EIO, since its size was known before. */
 sp_status sp_file_write_at(int fd, const char *path, const void *data, size_t bytes,

@@ -64,6 +64,16 @@ static bool has_launcher(void)
 
 /* ---- torchrun ---- */
 
+/* True if RANK, without WORLD_SIZE, can only be one of several processes: each of them
+ * would be a world of its own. */
+static bool is_rank_of_several(void)
+{
+    const int rank = variable_number("RANK");
+
+    return rank > 0 || (rank == 0 && (*variable_text("MASTER_ADDR") ||
+                                      *variable_text("MASTER_PORT")));
+}
+
 sp_status sp_launcher_find_world(sp_launcher_world *world)
 {
     static const char *const names[] = {"RANK", "MASTER_ADDR", "MASTER_PORT"};
@@ -74,8 +84,24 @@ sp_status sp_launcher_find_world(sp_launcher_world *world)
         (sp_launcher_world){.host = variable_text("MASTER_ADDR"),
                             .run = variable_text("TORCHELASTIC_RUN_ID"),
                             .attempt = variable_text("TORCHELASTIC_RESTART_COUNT")};
-    if (!*size || n == 0 || n == 1 || has_launcher())
+    if (has_launcher())
         return SP_OK;
+    if (!*size && is_rank_of_several())
+        return SP_FAIL(
+            SP_EUSAGE,
+            "RANK=%s announces several processes, but WORLD_SIZE is not set: "
+            "set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in each, start "
+            "with mpirun, or unset RANK",
+            variable_text("RANK"));
+    if (!*size || ((n == 0 || n == 1) && variable_number("RANK") <= 0))
+        return SP_OK;
+    world->rank = variable_number("RANK");
+    world->port = variable_number("MASTER_PORT");
+    if (*variable_text("RANK") && (n < 0 || world->rank < 0 || world->rank >= n))
+        return SP_FAIL(SP_EUSAGE,
+                       "RANK=%s, WORLD_SIZE=%s: expected a number of processes, and "
+                       "ranks from 0 to one less than it",
+                       variable_text("RANK"), size);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!*variable_text(names[i]))
             return SP_FAIL(SP_EUSAGE,
@@ -83,13 +109,6 @@ sp_status sp_launcher_find_world(sp_launcher_world *world)
                            "set: set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in "
                            "each, start with mpirun, or unset WORLD_SIZE",
                            size, names[i]);
-    world->rank = variable_number("RANK");
-    world->port = variable_number("MASTER_PORT");
-    if (n < 0 || world->rank < 0 || world->rank >= n)
-        return SP_FAIL(SP_EUSAGE,
-                       "RANK=%s, WORLD_SIZE=%s: expected a number of processes, and "
-                       "ranks from 0 to one less than it",
-                       variable_text("RANK"), size);
     if (world->port < 1 || world->port > 65535)
         return SP_FAIL(SP_EUSAGE, "MASTER_PORT=%s: expected a port, 1 to 65535",
                        variable_text("MASTER_PORT"));

@@ -1,12 +1,13 @@
 /* The threads and the ring of the loader.
  *
- *     seq        0     1     2     3        the slot of a micro-batch: seq % n_slots
- *              next  plan  read  deal       the first not yet handed out, planned,
- *                                           read, dealt
+ *     seq        0     1     2     3     4     the slot of a micro-batch: seq % n_slots
+ *              next  plan claim  read  deal    the first not yet handed out, planned,
+ *                                              claimed, read, dealt
  *
- * The planner deals micro-batches to free slots in the sampler's order. Readers read
- * the samples of the slots in this order. The planner fills a slot once all its samples
- * are read, or sp_loader_next does if the options say so. The lock guards all of these
+ * A planner deals micro-batches to free slots in the sampler's order. Readers read the
+ * samples of the slots in this order. A planner claims a slot to fill it once all its
+ * samples are read, or sp_loader_next does if the options say so; whoever has claimed
+ * one voxelizes at any time and plans in its turn. The lock guards all of these
  * numbers; the state of a slot defines its owner (sp_loader_slot.h). */
 #include "data/sp_loader.h"
 
@@ -15,11 +16,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_fault.h"
 #include "base/sp_log.h"
+#include "base/sp_thread.h"
 #include "data/sp_loader_slot.h"
 #include "data/sp_voxel.h"
-#include "base/sp_fault.h"
-#include "base/sp_thread.h"
 
 struct sp_loader {
     sp_loader_options options;
@@ -29,25 +30,28 @@ struct sp_loader {
     bool *is_named;
 
     pthread_mutex_t lock;
-    pthread_cond_t for_readers, for_planner, for_caller;
-    int n_threads; /* threads that were started: the planner, then the readers */
+    pthread_cond_t for_readers, for_planner, for_turn, for_caller;
+    int n_threads; /* threads that were started: the planners, then the readers */
     pthread_t *thread;
     bool is_stopping, is_paused;
-    int n_reading;  /* readers that read a sample now */
-    int n_planning; /* 1 while the planner works, and 1 while the caller fills a slot */
+    int n_reading; /* readers that read a sample now */
+    bool is_dealing;
+    int n_planning; /* slots that are being dealt or filled */
 
     int n_slots;
     loader_slot *slot;
-    int64_t next, plan, read, deal; /* sequence numbers, drawn above */
-    bool has_ended;                 /* nothing more is dealt until the next seek */
+    int64_t next, plan, claim, read, deal; /* sequence numbers, drawn above */
+    bool has_ended; /* nothing more is dealt until the next seek */
     double plan_s, read_s;
 
-    /* The rest belongs to the planner, and to sp_loader_seek while the planner is
-     * paused. */
+    /* The next five belong to the planner that deals, and to sp_loader_seek while
+     * planners are paused. */
     sp_position at;
     int view, micro, n_micro, step_samples;
-    loader_filler filler; /* belongs to the thread that fills slots */
-    bool *is_pasted;      /* the filler's */
+    int n_planners, n_begun; /* threads that took a filler */
+    /* [n_planners], one of each planner. The caller, if it fills slots, has the first. */
+    loader_filler filler[SP_LOADER_MOST_PLANNERS];
+    bool has_warned, *is_pasted; /* the fillers' */
 };
 
 static loader_slot *slot_of(sp_loader *l, int64_t seq)
@@ -186,6 +190,7 @@ static void deal_slot(sp_loader *l)
     bool is_end;
     sp_status rc;
 
+    l->is_dealing = true;
     l->n_planning++;
     pthread_mutex_unlock(&l->lock);
     sp_arena_reset(&slot->host);
@@ -193,6 +198,7 @@ static void deal_slot(sp_loader *l)
     rc = deal_next(l, slot, &is_end);
     pthread_mutex_lock(&l->lock);
     l->n_planning--;
+    l->is_dealing = false;
     l->has_ended = l->has_ended || is_end || rc != SP_OK;
     if (is_end)
         return;
@@ -208,52 +214,64 @@ static void deal_slot(sp_loader *l)
     pthread_cond_broadcast(&l->for_readers);
 }
 
-static void fill_slot(sp_loader *l, loader_slot *slot)
+/* Voxelizes, waits for its turn, plans: the slots become ready in their order. The
+ * caller holds the lock, which is released meanwhile. */
+static void fill_slot(sp_loader *l, loader_filler *filler, int64_t seq)
 {
+    loader_slot *slot = slot_of(l, seq);
     sp_status rc = slot->rc;
 
     l->n_planning++;
     pthread_mutex_unlock(&l->lock);
     sp_fault_at_last_step("plan");
-    if (rc == SP_OK) {
-        rc = sp_loader_slot_fill(&l->filler, slot);
-        if (rc != SP_OK)
-            sp_error_save(&slot->error);
-    }
+    if (rc == SP_OK)
+        rc = sp_loader_slot_voxelize(filler, slot);
+    pthread_mutex_lock(&l->lock);
+    while (l->plan != seq)
+        pthread_cond_wait(&l->for_turn, &l->lock);
+    pthread_mutex_unlock(&l->lock);
+    if (rc == SP_OK)
+        rc = sp_loader_slot_plan(filler, slot);
+    if (rc != slot->rc)
+        sp_error_save(&slot->error);
     pthread_mutex_lock(&l->lock);
     l->n_planning--;
     slot->rc = rc;
-    if (rc != SP_OK) {
+    if (rc != SP_OK)
         l->has_ended = true;
-    } else {
-        l->plan_s += l->filler.plan_s;
-        l->read_s += l->filler.other_s;
-    }
     slot->state = SLOT_READY;
     l->plan++;
+    pthread_cond_broadcast(&l->for_turn);
 }
 
 /* Fills the next slot; false: it is not read yet. The caller holds the lock. */
-static bool fill_next(sp_loader *l)
+static bool fill_next(sp_loader *l, loader_filler *filler)
 {
-    loader_slot *slot = slot_of(l, l->plan);
+    const int64_t seq = l->claim;
+    const double begun = sp_now_s();
+    loader_slot *slot = slot_of(l, seq);
 
-    if (l->plan == l->deal || slot->state != SLOT_READING ||
+    if (seq == l->deal || slot->state != SLOT_READING ||
         slot->n_read < slot->batch.n_reads)
         return false;
-    fill_slot(l, slot);
+    l->claim++;
+    filler->plan_s = 0;
+    fill_slot(l, filler, seq);
+    l->plan_s += filler->plan_s;
+    l->read_s += sp_now_s() - begun - filler->plan_s;
     return true;
 }
 
 /* Does one piece of work; false: nothing to do now. The caller holds the lock. */
-static bool plan_some(sp_loader *l)
+static bool plan_some(sp_loader *l, loader_filler *filler)
 {
     if (l->is_paused)
         return false;
-    if (!l->has_ended && slot_of(l, l->deal)->state == SLOT_FREE)
+    if (!l->has_ended && !l->is_dealing && slot_of(l, l->deal)->state == SLOT_FREE)
         deal_slot(l); /* dealing comes first, so that readers have work meanwhile */
-    else if (l->options.is_filled_by_caller || !fill_next(l))
+    else if (l->options.is_filled_by_caller || !fill_next(l, filler))
         return false;
+    pthread_cond_broadcast(&l->for_planner);
     pthread_cond_broadcast(&l->for_caller);
     return true;
 }
@@ -261,12 +279,14 @@ static bool plan_some(sp_loader *l)
 static void *planner_main(void *arg)
 {
     sp_loader *l = arg;
+    loader_filler *filler;
 
     pthread_mutex_lock(&l->lock);
+    filler = &l->filler[l->n_begun++];
     while (!l->is_stopping)
-        if (!plan_some(l)) {
+        if (!plan_some(l, filler)) {
             double begun = sp_now_s();
-            bool is_reading = l->plan < l->deal && !l->options.is_filled_by_caller;
+            bool is_reading = l->claim < l->deal && !l->options.is_filled_by_caller;
             pthread_cond_wait(&l->for_planner, &l->lock);
             if (is_reading)
                 l->read_s += sp_now_s() - begun;
@@ -281,11 +301,11 @@ static sp_status open_arenas(sp_loader *l)
 {
     const sp_backend_ops *ops = l->options.backend->ops;
 
-    SP_TRY(sp_arena_create(&l->filler.scratch, 0, "loader scratch"));
+    for (int i = 0; i < l->n_planners; i++)
+        SP_TRY(sp_arena_create(&l->filler[i].scratch, 0, "loader scratch"));
     for (int i = 0; i < l->n_slots; i++) {
         SP_TRY(sp_arena_create(&l->slot[i].host, 0, "batch rows"));
         SP_TRY(ops->arena_create(&l->slot[i].device, 0, "batch"));
-        l->slot[i].device.scratch = &l->filler.scratch;
     }
     return SP_OK;
 }
@@ -295,13 +315,33 @@ static sp_status start_threads(sp_loader *l, int n)
     int failed = 0;
 
     while (l->n_threads < n && !failed) {
-        failed = sp_thread_start(&l->thread[l->n_threads],
-                                 l->n_threads ? reader_main : planner_main, l);
+        failed = sp_thread_start(
+            &l->thread[l->n_threads],
+            l->n_threads < l->n_planners ? planner_main : reader_main, l);
         l->n_threads += !failed;
     }
     if (failed)
         return SP_FAIL(SP_EMEM, "cannot start thread %d of %d of the loader: %s",
                        l->n_threads + 1, n, strerror(failed));
+    return SP_OK;
+}
+
+static sp_status open_fillers(sp_loader *l)
+{
+    const sp_loader_options *o = &l->options;
+    loader_filler filler = {.options = o, .has_warned = &l->has_warned};
+
+    SP_TRY(sp_voxel_factor(o->config, o->set, &filler.factor));
+    if (o->is_training) {
+        SP_TRY(sp_mix_classes(o->config, o->set, &l->is_pasted));
+        filler.is_pasted = l->is_pasted;
+        filler.bank = o->bank;
+        l->request.room = o->bank ? sp_paste_most(o->config) : 0;
+        SP_TRY(sp_colors_find(o->config, o->set, o->columns, o->n_columns,
+                              &filler.colors));
+    }
+    for (int i = 0; i < l->n_planners; i++)
+        l->filler[i] = filler;
     return SP_OK;
 }
 
@@ -312,23 +352,15 @@ static sp_status open_loader(sp_loader *l)
 
     n_readers = n_readers > 0 ? n_readers : 1;
     l->slot = calloc((size_t)l->n_slots, sizeof *l->slot);
-    l->thread = calloc((size_t)n_readers + 1, sizeof *l->thread);
+    l->thread = calloc((size_t)(n_readers + l->n_planners), sizeof *l->thread);
     if (is_skipping)
         l->is_named =
             calloc((size_t)l->options.set->n_samples + 1, sizeof *l->is_named);
     if (!l->slot || !l->thread || (is_skipping && !l->is_named))
         return SP_FAIL(SP_EMEM, "no memory for %d slots of the loader", l->n_slots);
-    SP_TRY(sp_voxel_factor(l->options.config, l->options.set, &l->filler.factor));
-    if (l->options.is_training) {
-        SP_TRY(sp_mix_classes(l->options.config, l->options.set, &l->is_pasted));
-        l->filler.bank = l->options.bank;
-        l->request.room = l->options.bank ? sp_paste_most(l->options.config) : 0;
-        SP_TRY(sp_colors_find(l->options.config, l->options.set, l->options.columns,
-                              l->options.n_columns, &l->filler.colors));
-    }
-    l->filler.is_pasted = l->is_pasted;
+    SP_TRY(open_fillers(l));
     SP_TRY(open_arenas(l));
-    return start_threads(l, n_readers + 1);
+    return start_threads(l, l->n_planners + n_readers);
 }
 
 sp_status sp_loader_create(sp_loader **loader, const sp_loader_options *options)
@@ -344,8 +376,8 @@ sp_status sp_loader_create(sp_loader **loader, const sp_loader_options *options)
     if (!l)
         return SP_FAIL(SP_EMEM, "no memory for a loader");
     l->options = *options;
-    l->filler.options = &l->options;
     l->n_slots = options->n_slots;
+    l->n_planners = options->is_filled_by_caller ? 1 : options->config->data.planners;
     l->is_paused = true; /* sp_loader_seek sets the threads to work */
     l->request = (sp_sample_request){.columns = options->columns,
                                      .n_columns = options->n_columns,
@@ -355,6 +387,7 @@ sp_status sp_loader_create(sp_loader **loader, const sp_loader_options *options)
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->for_readers, NULL);
     pthread_cond_init(&l->for_planner, NULL);
+    pthread_cond_init(&l->for_turn, NULL);
     pthread_cond_init(&l->for_caller, NULL);
     rc = open_loader(l);
     if (rc != SP_OK)
@@ -377,9 +410,11 @@ void sp_loader_destroy(sp_loader *l)
         pthread_join(l->thread[i], NULL);
     for (int i = 0; l->slot && i < l->n_slots; i++)
         sp_loader_slot_destroy(&l->slot[i], l->options.backend);
-    sp_arena_destroy(&l->filler.scratch);
+    for (int i = 0; i < l->n_planners; i++)
+        sp_arena_destroy(&l->filler[i].scratch);
     pthread_cond_destroy(&l->for_readers);
     pthread_cond_destroy(&l->for_planner);
+    pthread_cond_destroy(&l->for_turn);
     pthread_cond_destroy(&l->for_caller);
     pthread_mutex_destroy(&l->lock);
     free(l->slot);
@@ -399,7 +434,7 @@ static double fill_or_wait(sp_loader *l)
     const double begun = sp_now_s();
     double waited;
 
-    if (is_filling && fill_next(l))
+    if (is_filling && fill_next(l, &l->filler[0]))
         return 0;
     pthread_cond_wait(&l->for_caller, &l->lock);
     waited = sp_now_s() - begun;
@@ -429,7 +464,7 @@ sp_status sp_loader_seek(sp_loader *l, sp_position at)
             rc = pass(l, &l->slot[i], SP_USE_END);
         l->slot[i].state = SLOT_FREE;
     }
-    l->next = l->plan = l->read = l->deal = 0;
+    l->next = l->plan = l->claim = l->read = l->deal = 0;
     l->has_ended = false;
     l->at = at;
     l->micro = l->view = 0;
@@ -489,8 +524,8 @@ void sp_loader_times(sp_loader *l, double *plan_s, double *read_s)
 {
     assert(plan_s && read_s);
     pthread_mutex_lock(&l->lock);
-    *plan_s = l->plan_s;
-    *read_s = l->read_s;
+    *plan_s = l->plan_s / l->n_planners;
+    *read_s = l->read_s / l->n_planners;
     l->plan_s = l->read_s = 0;
     pthread_mutex_unlock(&l->lock);
 }

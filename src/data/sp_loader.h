@@ -5,18 +5,20 @@
  *                                                         |
  *     sp_loader   a free slot <---------------------------+
  *       readers   sp_sample: pread, checks    --> arrays of each sample, in the slot
- *       planner   sp_voxel: augment, voxelize --> voxels of a batch --> plan_build
+ *       planners  sp_voxel: augment, voxelize --> voxels of a batch --> plan_build
  *                                                 --> batch in the backend's memory
  *       ring      of slots, filled in order   --> sp_loader_next --> training thread
  *                                                                         |
  *                 a free slot <-- sp_loader_recycle <---------------------+
  *
- * Readers (data.readers threads) only call pread; the planner is one thread. If it
- * would share its only core with the training thread, sp_loader_next voxelizes and
- * plans instead: a planner that interrupts the training at any time makes ranks wait
- * for each other at the next sum over them. Results depend on the order in which
- * samples are dealt and never on which reader was first. A failure in any thread is
- * stored in the slot, and sp_loader_next raises it in place of the batch. */
+ * Readers (data.readers threads) only call pread. Each planner (data.planners threads)
+ * augments and voxelizes a batch of its own; batches are planned one after another, in
+ * their order. If the planner would share its only core with the training thread,
+ * sp_loader_next voxelizes and plans instead: a planner that interrupts the training at
+ * any time makes ranks wait for each other at the next sum over them. Results depend on
+ * the order in which samples are dealt and never on which thread was first. A failure
+ * in any thread is stored in the slot, and sp_loader_next raises it in place of the
+ * batch. */
 #ifndef SP_LOADER_H
 #define SP_LOADER_H
 
@@ -55,7 +57,13 @@ typedef struct sp_batch {
 
 typedef struct sp_loader sp_loader;
 
-enum { SP_LOADER_SLOTS = 3 }; /* slots of the loader of a run */
+/* Slots of the loader of a run: one that is trained on, one that waits, and one for each
+ * of data.planners. */
+enum { SP_LOADER_MOST_PLANNERS = 16, SP_LOADER_MOST_SLOTS = SP_LOADER_MOST_PLANNERS + 2 };
+static inline int sp_loader_slots(const sp_config *config)
+{
+    return config->data.planners + 2;
+}
 
 typedef struct sp_loader_options {
     const sp_dataset *set; /* borrowed, as are all pointers here */
@@ -78,14 +86,14 @@ typedef struct sp_loader_options {
     const struct sp_augment *view;
     int n_views;
     int n_slots; /* at least 2 */
-    /* sp_loader_next voxelizes and plans a batch once its samples are read; else the
-     * planner does, ahead. */
+    /* sp_loader_next voxelizes and plans a batch once its samples are read; else
+     * planners do, ahead. */
     bool is_filled_by_caller;
 } sp_loader_options;
 
 /* The options of a loader that determine the memory of a batch. */
 typedef struct sp_loader_shape {
-    int n_columns, n_readers;
+    int n_columns, n_readers, n_planners;
     bool has_subvoxel, is_training, verify;
     /* Several stored voxels may become one: they are turned freely, made coarser, or
      * mixed. */
@@ -97,7 +105,7 @@ typedef struct sp_loader_shape {
 typedef struct sp_loader_bytes {
     int64_t slot;   /* the host memory of a slot */
     int64_t device; /* the backend's memory of a slot, without the plan */
-    /* The host memory that planner and readers need while they work, plan_scratch
+    /* The host memory that planners and readers need while they work, plan_scratch
      * included. */
     int64_t scratch;
 } sp_loader_bytes;
@@ -130,8 +138,9 @@ sp_status sp_loader_next(sp_loader *loader, sp_batch **batch, double *waited_s);
 /* Returns a batch; its slot is filled anew. The caller may hold at most n_slots - 1
  * batches when it asks for the next one. */
 sp_status sp_loader_recycle(sp_loader *loader, sp_batch *batch);
-/* Returns the seconds since the last call that the planner spent on plans, and on
- * everything else: waiting for readers, augmenting, voxelizing, collating. */
+/* Returns the seconds since the last call that a planner spent on plans, and on
+ * everything else: waiting for readers and for its turn to plan, augmenting, voxelizing,
+ * collating. Means over the planners. */
 void sp_loader_times(sp_loader *loader, double *plan_s, double *read_s);
 
 #endif

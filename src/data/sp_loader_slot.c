@@ -74,14 +74,6 @@ void sp_loader_slot_destroy(loader_slot *slot, const sp_backend *backend)
 
 /* ---- fill ---- */
 
-/* The voxels of a batch as sp_voxelize gives them, sample after sample. */
-typedef struct collation {
-    sp_voxels *voxels;   /* [n_samples] */
-    int32_t *sample_row; /* [n_samples + 1] */
-    int32_t *coords;     /* [n][3] */
-    int32_t n;
-} collation;
-
 /* Crops the sample that was read as number `read`; its crop is drawn as sample `of`'s,
  * with this seed. A sample that augment.range empties is reported once. */
 static sp_status slot_crop_one(loader_filler *f, loader_slot *slot, int read,
@@ -94,10 +86,10 @@ static sp_status slot_crop_one(loader_filler *f, loader_slot *slot, int read,
 
     SP_TRY(sp_crop_apply(o->config, &crop, o->set->voxel_size, o->n_columns,
                          &f->scratch, s));
-    if (before > 0 && s->n == 0 && !f->has_warned) {
+    if (before > 0 && s->n == 0 &&
+        !__atomic_exchange_n(f->has_warned, true, __ATOMIC_RELAXED)) {
         const sp_shard *shard = &o->set->shard[sp_dataset_shard_of(o->set, s->id)];
 
-        f->has_warned = true;
         sp_log_warn("sample %lld of %s has no voxel within augment.range: it trains "
                     "nothing (reported once)",
                     (long long)(s->id - shard->first_sample), shard->path);
@@ -187,9 +179,9 @@ static sp_status voxelize_sample(loader_filler *f, const loader_slot *slot, int 
                        &f->scratch, out);
 }
 
-static sp_status voxelize_samples(loader_filler *f, const loader_slot *slot,
-                                  collation *all)
+static sp_status voxelize_samples(loader_filler *f, const loader_slot *slot)
 {
+    loader_collation *all = &f->all;
     int n = slot->batch.n_samples;
 
     SP_TRY(SP_TAKE(&f->scratch, n, &all->voxels));
@@ -207,10 +199,12 @@ static sp_status voxelize_samples(loader_filler *f, const loader_slot *slot,
     return SP_OK;
 }
 
-static sp_status collate(loader_filler *f, const loader_slot *slot, collation *all)
+static sp_status collate(loader_filler *f, const loader_slot *slot)
 {
-    SP_TRY(voxelize_samples(f, slot, all));
-    SP_TRY(SP_TAKE(&f->scratch, (size_t)all->n * 3, &all->coords));
+    const loader_collation *all = &f->all;
+
+    SP_TRY(voxelize_samples(f, slot));
+    SP_TRY(SP_TAKE(&f->scratch, (size_t)all->n * 3, &f->all.coords));
     for (int b = 0; b < slot->batch.n_samples; b++)
         if (all->voxels[b].n)
             memcpy(all->coords + 3 * (size_t)all->sample_row[b], all->voxels[b].coords,
@@ -219,8 +213,9 @@ static sp_status collate(loader_filler *f, const loader_slot *slot, collation *a
 }
 
 /* Puts features and labels into the plan's row order and copies them to the device. */
-static sp_status order_rows(loader_filler *f, loader_slot *slot, const collation *all)
+static sp_status order_rows(loader_filler *f, loader_slot *slot)
 {
+    const loader_collation *all = &f->all;
     sp_backend *be = f->options->backend;
     size_t c = (size_t)f->options->n_columns, n = (size_t)all->n;
     float *features, *to_features;
@@ -247,8 +242,9 @@ static sp_status order_rows(loader_filler *f, loader_slot *slot, const collation
 }
 
 /* Notes for evaluation which row of the batch each stored voxel became. */
-static sp_status map_stored(loader_filler *f, loader_slot *slot, const collation *all)
+static sp_status map_stored(loader_filler *f, loader_slot *slot)
 {
+    const loader_collation *all = &f->all;
     int32_t *row_in_plan, *row_of;
     int64_t *at;
     int n = slot->batch.n_samples;
@@ -272,9 +268,10 @@ static sp_status map_stored(loader_filler *f, loader_slot *slot, const collation
     return SP_OK;
 }
 
-static sp_status build_plan(loader_filler *f, loader_slot *slot, const collation *all)
+static sp_status build_plan(loader_filler *f, loader_slot *slot)
 {
     const sp_loader_options *o = f->options;
+    const loader_collation *all = &f->all;
     double begun = sp_now_s();
     sp_status rc;
 
@@ -287,26 +284,35 @@ static sp_status build_plan(loader_filler *f, loader_slot *slot, const collation
     return rc;
 }
 
-sp_status sp_loader_slot_fill(loader_filler *f, loader_slot *slot)
+sp_status sp_loader_slot_voxelize(loader_filler *f, loader_slot *slot)
 {
-    sp_backend *be = f->options->backend;
-    double begun = sp_now_s();
-    collation all = {0};
+    const double begun = sp_now_s();
 
     assert(slot->state == SLOT_READING);
     assert(slot->n_read == slot->batch.n_reads);
-    f->plan_s = f->other_s = 0;
+    f->all = (loader_collation){0};
     sp_arena_reset(&f->scratch);
+    slot->device.scratch = &f->scratch;
     SP_TRY(slot_crop_all(f, slot));
     slot_paste(f, slot);
-    SP_TRY(collate(f, slot, &all));
+    SP_TRY(collate(f, slot));
+    f->other_s = sp_now_s() - begun;
+    return SP_OK;
+}
+
+sp_status sp_loader_slot_plan(loader_filler *f, loader_slot *slot)
+{
+    sp_backend *be = f->options->backend;
+    const double begun = sp_now_s();
+
+    assert(slot->device.scratch == &f->scratch);
     SP_TRY(be->ops->arena_pass(be, &slot->device, SP_FILL_BEGIN));
-    SP_TRY(build_plan(f, slot, &all));
-    SP_TRY(order_rows(f, slot, &all));
+    SP_TRY(build_plan(f, slot));
+    SP_TRY(order_rows(f, slot));
     SP_TRY(be->ops->arena_pass(be, &slot->device, SP_FILL_END));
     if (!f->options->is_training)
-        SP_TRY(map_stored(f, slot, &all));
-    f->other_s = sp_now_s() - begun - f->plan_s;
+        SP_TRY(map_stored(f, slot));
+    f->other_s += sp_now_s() - begun - f->plan_s;
     return SP_OK;
 }
 
@@ -348,6 +354,7 @@ sp_loader_bytes sp_loader_size(const sp_loader_shape *shape, int n_samples,
     b.device = voxels * row;
     b.scratch = stored * (12 + row + 4) + voxels * 12 +
                 sp_most(voxelize_bytes(shape, stored), sp_most(plan_scratch, ordering));
+    b.scratch *= shape->n_planners;
     /* One reader is counted with the tables for the largest sample, the others without.
      */
     b.scratch += shape->n_readers * sp_sample_reading_bytes(0);

@@ -11,9 +11,9 @@
  *     FREE --deal--> READING --all read, planned--> READY --next--> TAKEN
  *      ^                                                              |
  *      +---------------------------recycle----------------------------+
- * The planner owns a FREE slot while it deals, and the one that fills slots, planner or
- * caller, a READING one once all samples are read; readers own their samples meanwhile;
- * the caller owns a TAKEN one. */
+ * A planner owns a FREE slot while it deals, and the one that claims it to fill it, a
+ * planner or the caller, a READING one once all samples are read; readers own their
+ * samples meanwhile; the caller owns a TAKEN one. */
 typedef enum slot_state { SLOT_FREE, SLOT_READING, SLOT_READY, SLOT_TAKEN } slot_state;
 
 typedef struct loader_slot {
@@ -35,17 +35,26 @@ typedef struct loader_slot {
     sp_status rc;
 } loader_slot;
 
-/* The state of the thread that fills slots. */
+/* The voxels of a batch as sp_voxelize gives them, sample after sample. */
+typedef struct loader_collation {
+    sp_voxels *voxels;   /* [n_samples] */
+    int32_t *sample_row; /* [n_samples + 1] */
+    int32_t *coords;     /* [n][3] */
+    int32_t n;
+} loader_collation;
+
+/* The state of a thread that fills slots. */
 typedef struct loader_filler {
     const sp_loader_options *options;
     double factor; /* edge of the network's voxels over the shards' voxel edge */
     const bool *is_pasted; /* of sp_mixer; borrowed */
     sp_colors colors;
     const sp_bank *bank; /* NULL: nothing is pasted. Borrowed */
-    bool has_warned;     /* of a sample without voxels in augment.range */
+    bool *has_warned;    /* of a sample without voxels in augment.range; of all fillers */
     /* Holds the voxels of a batch before the plan orders them, and what plan_build
      * needs meanwhile. */
     sp_arena scratch;
+    loader_collation all; /* of the slot at hand, in `scratch` */
     /* Seconds that the last slot took: for its plan, and for all else. */
     double plan_s, other_s;
 } loader_filler;
@@ -54,9 +63,12 @@ typedef struct loader_filler {
 sp_status sp_loader_slot_deal(loader_slot *slot, const sp_loader_options *options,
                               const sp_sample_request *request, const sp_deal *deal,
                               sp_position at);
-/* Augments, voxelizes, collates, plans and orders the samples that were read. SP_EDATA,
+/* Fills a slot with the samples that were read, in two halves. The first augments,
+ * voxelizes and collates on the host, and several fillers may do so at once. The second
+ * plans the batch and orders its rows: one thread at a time for a backend. SP_EDATA,
  * SP_EMEM, SP_EDEVICE. */
-sp_status sp_loader_slot_fill(loader_filler *filler, loader_slot *slot);
+sp_status sp_loader_slot_voxelize(loader_filler *filler, loader_slot *slot);
+sp_status sp_loader_slot_plan(loader_filler *filler, loader_slot *slot);
 void sp_loader_slot_destroy(loader_slot *slot, const sp_backend *backend);
 
 #endif

@@ -20,7 +20,6 @@ static sp_status open_single(sp_single *s)
     SP_TRY(sp_arena_create(&s->filler.scratch, 0, "batch scratch"));
     SP_TRY(sp_arena_create(&s->slot.host, 0, "batch rows"));
     SP_TRY(ops->arena_create(&s->slot.device, 0, "batch"));
-    s->slot.device.scratch = &s->filler.scratch;
     s->slot.sample = calloc(1, sizeof *s->slot.sample);
     return s->slot.sample ? SP_OK : SP_FAIL(SP_EMEM, "no memory for a sample");
 }
@@ -72,7 +71,9 @@ sp_status sp_single_fill(sp_single *s, const sp_sample *sample, int view)
                              .sample_id = &s->id};
     slot->n_taken = slot->n_read = 1;
     slot->state = SLOT_READING;
-    rc = sp_loader_slot_fill(&s->filler, slot);
+    rc = sp_loader_slot_voxelize(&s->filler, slot);
+    if (rc == SP_OK)
+        rc = sp_loader_slot_plan(&s->filler, slot);
     slot->state = rc == SP_OK ? SLOT_READY : SLOT_FREE;
     return rc;
 }

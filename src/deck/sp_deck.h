@@ -82,7 +82,7 @@ typedef struct sp_config {
         int folds, fold; /* folds below 2: data.val is evaluated */
         double voxel_size;
         bool normalize, verify;
-        int readers;
+        int readers, planners;
         sp_on_error on_error;
     } data;
     struct {

@@ -274,7 +274,8 @@ static void warn_of_data(const sp_config *config)
     if (config->data.val.n == 0 && config->data.folds < 2)
         sp_log_warn0("ignored, not used without data.val: data.val_sets");
     else if (config->run.eval_every == 0)
-        sp_log_warn0("ignored, not used with run.eval_every = 0: data.val_sets");
+        sp_log_warn0("ignored, not used by a training with run.eval_every = 0: "
+                     "data.val_sets");
 }
 
 static void deck_warn_of_augment(const sp_config *config)

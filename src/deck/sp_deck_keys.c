@@ -38,6 +38,8 @@ const sp_key sp_deck_key[] = {
  "use (x - feature_mean) / feature_std where the shards have these"},
 {"data", "readers", SP_KEY_INT, AT(data.readers), "2", "[1, 64]", "threads", NULL,
  "threads of a rank that read ahead"},
+{"data", "planners", SP_KEY_INT, AT(data.planners), "1", "[1, 16]", "threads", NULL,
+ "threads of a rank that augment and voxelize ahead, each a batch of its own"},
 {"data", "verify", SP_KEY_BOOL, AT(data.verify), "true", NULL, NULL, NULL,
  "compare checksums where the shards have them"},
 {"data", "on_error", SP_KEY_CHOICE, AT(data.on_error), "\"stop\"", NULL, NULL,

@@ -195,8 +195,8 @@ static sp_status word_made(const label_files *f, int i, const char *path, char *
     return SP_OK;
 }
 
-/* Rank 0: is output i there, and is it finished? *is_ours: it is as this command left
- * it, from any inputs. */
+/* Rank 0: is output i there, and is it finished, with its map if one is asked for?
+ * *is_ours: it is as this command left it, from any inputs. */
 static sp_status look(const label_files *f, int i, bool *is_there, bool *is_ours,
                       bool *is_done)
 {
@@ -216,7 +216,9 @@ static sp_status look(const label_files *f, int i, bool *is_there, bool *is_ours
         size_t n = strlen(now);
 
         *is_ours = strncmp(made, now, n) == 0 && made[n] == '\n';
-        *is_done = strcmp(made, want) == 0;
+        *is_done = strcmp(made, want) == 0 &&
+                   (f->options->raster <= 0 ||
+                    access(path_of(f->dir, f->file[i].name, ".tif", path), F_OK) == 0);
     }
     free(made);
     free(want);

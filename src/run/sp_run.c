@@ -25,14 +25,24 @@
 #define PATIENCE_OF_FAILURE_S 5.0
 
 /* Files, then folders, that a run writes and sp_run_set_aside moves. */
-static const char *const run_files[] = {
-    "status.json",       "status-eval.json", "status-predict.json",
-    "status-label.json", "heartbeat.bin",    "metrics.jsonl",
-    "evaluations.jsonl", "deck.resolved",    "report.html",
-    "report.csv",        "after_save.log",   "checkpoints",
-    "predictions",       "pictures",         "logs",
-    "tensorboard"};
-enum { N_RUN_FILES = sizeof run_files / sizeof *run_files, N_PLAIN_FILES = 11 };
+static const char *const run_files[] = {"status.json",
+                                        "status-eval.json",
+                                        "status-predict.json",
+                                        "status-label.json",
+                                        "status-calibrate.json",
+                                        "heartbeat.bin",
+                                        "metrics.jsonl",
+                                        "evaluations.jsonl",
+                                        "deck.resolved",
+                                        "report.html",
+                                        "report.csv",
+                                        "after_save.log",
+                                        "checkpoints",
+                                        "predictions",
+                                        "pictures",
+                                        "logs",
+                                        "tensorboard"};
+enum { N_RUN_FILES = sizeof run_files / sizeof *run_files, N_PLAIN_FILES = 12 };
 
 bool sp_run_is_owner(const sp_run *run)
 {

@@ -541,7 +541,7 @@ sp_status sp_calibrate(int argc, char **argv, sp_comm *comm)
             &config, comm,
             comm->rank == 0 ? read_run(&config, argv[1], argc - 2, argv + 2) : SP_OK);
     if (rc == SP_OK) {
-        rc = sp_infer_open(infer, &command);
+        rc = sp_infer_open(infer, &command, false);
         if (rc == SP_OK)
             rc = calibrate(infer);
         rc = sp_infer_close(infer, rc);

@@ -1,4 +1,4 @@
-/* `sptrain eval`: exact evaluation of a checkpoint on data.val. */
+/* `sptrain eval`: exact evaluation of a checkpoint on data.val and data.val_sets. */
 #include "base/sp_log.h"
 #include "base/sp_signal.h"
 #include "train/sp_evaluate.h"
@@ -12,7 +12,7 @@ static sp_status eval_check_stop(void *unused)
     return sp_signal_check();
 }
 
-static sp_status eval_evaluate(sp_infer *infer, sp_metrics *metrics)
+static sp_status eval_evaluate(sp_infer *infer, sp_metrics *metrics, sp_metrics **sets)
 {
     sp_resources *r = &infer->resources;
     double pictures_s = 0;
@@ -25,9 +25,11 @@ static sp_status eval_evaluate(sp_infer *infer, sp_metrics *metrics)
     SP_TRY(sp_comm_agree(r->comm,
                          sp_metrics_create(metrics, r->n_classes,
                                            sp_evaluate_parts(r, &r->evaluation))));
+    SP_TRY(sp_evaluate_open_sets(r, sets));
     SP_TRY(sp_evaluate_pass(r, metrics, eval_check_stop, NULL,
                             r->config->run.pictures ? &pictures_s : NULL));
-    SP_TRY(sp_report_eval(r, metrics, NULL, NULL, infer->path, NULL));
+    SP_TRY(sp_evaluate_sets(r, *sets, eval_check_stop, NULL));
+    SP_TRY(sp_report_eval(r, metrics, NULL, *sets, infer->path, NULL));
     sp_report_table(r, metrics);
     sp_report_renew(r);
     return SP_OK;
@@ -35,16 +37,20 @@ static sp_status eval_evaluate(sp_infer *infer, sp_metrics *metrics)
 
 sp_status sp_eval(const sp_command *command)
 {
+    /* Whoever names other data on the command line asks for those. */
+    const bool with_sets = !sp_config_is_overridden(command->config, "data.val") ||
+                           sp_config_is_overridden(command->config, "data.val_sets");
     sp_infer infer;
-    sp_metrics metrics = {0};
-    sp_status rc = sp_infer_open(&infer, command);
+    sp_metrics metrics = {0}, *sets = NULL;
+    sp_status rc = sp_infer_open(&infer, command, with_sets);
 
     if (rc == SP_OK) {
         sp_log_info("evaluating %s (step %lld) on %d rank%s: %s", infer.path,
                     (long long)infer.state.step, command->comm->size,
                     sp_plural(command->comm->size), infer.resources.device);
-        rc = eval_evaluate(&infer, &metrics);
+        rc = eval_evaluate(&infer, &metrics, &sets);
     }
     sp_metrics_destroy(&metrics);
+    sp_evaluate_close_sets(&infer.resources, sets);
     return sp_infer_close(&infer, rc);
 }

@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/sp_log.h"
 #include "base/sp_signal.h"
@@ -341,4 +342,42 @@ sp_status sp_evaluate_pass(sp_resources *r, sp_metrics *metrics,
     }
     sp_gallery_destroy(p.gallery);
     return rc;
+}
+
+/* ---- data.val_sets ---- */
+
+sp_status sp_evaluate_open_sets(sp_resources *r, sp_metrics **sets)
+{
+    const int n = r->n_val_sets;
+    sp_status rc = SP_OK;
+
+    *sets = n > 0 ? calloc((size_t)n, sizeof **sets) : NULL;
+    if (n > 0 && !*sets)
+        rc = SP_FAIL(SP_EMEM, "no memory for the results of data.val_sets");
+    for (int i = 0; i < n && rc == SP_OK; i++)
+        rc = sp_metrics_create(&(*sets)[i], r->n_classes,
+                               sp_evaluate_parts(r, &r->val_set[i].evaluation));
+    return sp_comm_agree(r->comm, rc);
+}
+
+sp_status sp_evaluate_sets(sp_resources *r, sp_metrics *sets,
+                           sp_status (*check_stop)(void *arg), void *arg)
+{
+    sp_status rc = SP_OK;
+
+    for (int i = 0; i < r->n_val_sets && rc == SP_OK; i++) {
+        sp_evaluation *of_set = &r->val_set[i].evaluation;
+
+        sp_resources_exchange_evaluation(r, of_set);
+        rc = sp_evaluate_pass(r, &sets[i], check_stop, arg, NULL);
+        sp_resources_exchange_evaluation(r, of_set);
+    }
+    return rc;
+}
+
+void sp_evaluate_close_sets(const sp_resources *r, sp_metrics *sets)
+{
+    for (int i = 0; sets && i < r->n_val_sets; i++)
+        sp_metrics_destroy(&sets[i]);
+    free(sets);
 }

@@ -37,4 +37,13 @@ sp_status sp_evaluate_pass(struct sp_resources *resources, sp_metrics *metrics,
                            sp_status (*check_stop)(void *arg), void *arg,
                            double *pictures_s);
 
+/* Results of data.val_sets, whose samplers are open: *sets becomes [n_val_sets], NULL if
+ * there are no such sets. Collective, agreed; call sp_evaluate_close_sets after a failure
+ * too. */
+sp_status sp_evaluate_open_sets(struct sp_resources *resources, sp_metrics **sets);
+/* Runs a pass over each of data.val_sets in turn. Collective; check_stop as above. */
+sp_status sp_evaluate_sets(struct sp_resources *resources, sp_metrics *sets,
+                           sp_status (*check_stop)(void *arg), void *arg);
+void sp_evaluate_close_sets(const struct sp_resources *resources, sp_metrics *sets);
+
 #endif

@@ -313,7 +313,7 @@ static sp_status infer_open_member_nets(sp_infer *infer)
     return SP_OK;
 }
 
-sp_status sp_infer_open(sp_infer *infer, const sp_command *command)
+sp_status sp_infer_open(sp_infer *infer, const sp_command *command, bool with_sets)
 {
     sp_resources *r = &infer->resources;
     sp_session *s;
@@ -325,6 +325,8 @@ sp_status sp_infer_open(sp_infer *infer, const sp_command *command)
     SP_TRY(sp_resources_open_device(r));
     SP_TRY(share_head(infer));
     SP_TRY(sp_session_open_data(r, false, true));
+    if (with_sets)
+        SP_TRY(sp_resources_open_set_data(r));
     SP_TRY(infer_match_data(infer));
     SP_TRY(choose_norm(infer));
     SP_TRY(infer_open_members(infer));
@@ -335,6 +337,8 @@ sp_status sp_infer_open(sp_infer *infer, const sp_command *command)
     s->epoch = sp_position_epochs(infer->state.at);
     s->step = r->step = infer->state.step;
     SP_TRY(sp_resources_open_evaluation(r));
+    if (r->n_val_sets > 0)
+        SP_TRY(sp_resources_open_val_sets(r, &r->evaluation.sampler));
     SP_TRY(infer_open_member_nets(infer));
     SP_TRY(sp_resources_cut(r));
     sp_cut_print(&r->cut, r->memory.total);

@@ -23,9 +23,9 @@ typedef struct sp_infer {
     sp_weights_model packed; /* the same of a packed model, on rank 0; else zeroed */
 } sp_infer;
 
-/* Collective, agreed. infer need not be zeroed; sp_infer_close follows after a failure
- * too. */
-sp_status sp_infer_open(sp_infer *infer, const sp_command *command);
+/* with_sets: data.val_sets are opened too. Collective, agreed. infer need not be zeroed;
+ * sp_infer_close follows after a failure too. */
+sp_status sp_infer_open(sp_infer *infer, const sp_command *command, bool with_sets);
 /* The two halves for a caller that makes the samples. sp_infer_open_model opens a
  * session without a folder and reads the head of a model, which is a run folder (its
  * best.h5, else its newest checkpoint), a checkpoint or a packed model: config, state and norm. The

@@ -317,7 +317,7 @@ sp_status sp_predict(const sp_command *command)
     sp_status rc;
 
     memset(&p, 0, sizeof p);
-    rc = sp_infer_open(&p.infer, command);
+    rc = sp_infer_open(&p.infer, command, false);
     if (rc == SP_OK) {
         rc = train_predict_predict(&p);
         if (rc == SP_OK)

@@ -137,24 +137,18 @@ static sp_status evaluate_average(sp_trainer *t)
     return rc;
 }
 
-/* Evaluates data.val_sets one after another, with the weights that run.weights names. */
+/* Evaluates data.val_sets with the weights that run.weights names. */
 static sp_status train_evaluate_sets(sp_trainer *t)
 {
     sp_resources *r = &t->resources;
     const bool is_averaged = r->config->run.weights == SP_WEIGHTS_EMA;
-    sp_status rc = SP_OK;
+    sp_status rc;
 
     if (!t->sets)
         return SP_OK;
     if (is_averaged)
         sp_resources_exchange_average(r);
-    for (int i = 0; i < r->n_val_sets && rc == SP_OK; i++) {
-        sp_evaluation *of_set = &r->val_set[i].evaluation;
-
-        sp_resources_exchange_evaluation(r, of_set);
-        rc = sp_evaluate_pass(r, &t->sets[i], train_check_stop, t, NULL);
-        sp_resources_exchange_evaluation(r, of_set);
-    }
+    rc = sp_evaluate_sets(r, t->sets, train_check_stop, t);
     if (is_averaged)
         sp_resources_exchange_average(r);
     return rc;

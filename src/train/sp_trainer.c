@@ -28,23 +28,6 @@ static sp_status trainer_open_net(sp_resources *r)
     return sp_graph_check_tuning(&r->graph, r->config);
 }
 
-static sp_status trainer_open_val_sets(sp_trainer *t)
-{
-    sp_resources *r = &t->resources;
-    sp_status rc = SP_OK;
-
-    if (r->n_val_sets == 0)
-        return SP_OK;
-    SP_TRY(sp_resources_open_val_sets(r, &r->evaluation.sampler));
-    t->sets = calloc((size_t)r->n_val_sets, sizeof *t->sets);
-    if (!t->sets)
-        rc = SP_FAIL(SP_EMEM, "no memory for the results of data.val_sets");
-    for (int i = 0; i < r->n_val_sets && rc == SP_OK; i++)
-        rc = sp_metrics_create(&t->sets[i], r->n_classes,
-                               sp_evaluate_parts(r, &r->val_set[i].evaluation));
-    return sp_comm_agree(t->session->comm, rc);
-}
-
 static sp_status trainer_open_evaluation(sp_trainer *t)
 {
     sp_resources *r = &t->resources;
@@ -62,7 +45,9 @@ static sp_status trainer_open_evaluation(sp_trainer *t)
         rc = sp_metrics_create(&t->averaged, r->n_classes,
                                sp_evaluate_parts(r, &r->evaluation));
     SP_TRY(sp_comm_agree(t->session->comm, rc));
-    return trainer_open_val_sets(t);
+    if (r->n_val_sets > 0)
+        SP_TRY(sp_resources_open_val_sets(r, &r->evaluation.sampler));
+    return sp_evaluate_open_sets(r, &t->sets);
 }
 
 /* Sets the length of the training from its state on. */
@@ -91,7 +76,7 @@ sp_status sp_trainer_open(sp_trainer *t, const sp_command *command)
     SP_TRY(sp_comm_agree(t->session->comm, sp_test_check(r)));
     SP_TRY(sp_comm_agree(t->session->comm, sp_resources_normalize(r, &r->train)));
     SP_TRY(trainer_open_net(r));
-    SP_TRY(sp_resources_open_training(r, SP_LOADER_SLOTS));
+    SP_TRY(sp_resources_open_training(r, sp_loader_slots(r->config)));
     SP_TRY(trainer_open_evaluation(t));
     SP_TRY(sp_resume_begin(t));
     set_plan(t);
@@ -180,9 +165,7 @@ sp_status sp_trainer_close(sp_trainer *t, sp_status rc)
     sp_saver_destroy(t->saver);
     sp_metrics_destroy(&t->metrics);
     sp_metrics_destroy(&t->averaged);
-    for (int i = 0; t->sets && i < t->resources.n_val_sets; i++)
-        sp_metrics_destroy(&t->sets[i]);
-    free(t->sets);
+    sp_evaluate_close_sets(&t->resources, t->sets);
     sp_checkpoint_state_destroy(&t->state);
     return sp_resources_close(&t->resources, rc);
 }

@@ -28,7 +28,7 @@ static sp_status list_read_label(vox_class_file *f)
     size_t bytes = 0;
     sp_status rc;
 
-    SP_TRY(sp_file_read(f->path, (char **)&data, &bytes));
+    SP_TRY(sp_file_read_input(f->path, (char **)&data, &bytes));
     rc = bytes % LABEL_WORD == 0
              ? list_alloc(f, (int64_t)(bytes / LABEL_WORD))
              : SP_FAIL(SP_EDATA, "%s: %zu bytes, expected 4 for each point", f->path,
@@ -90,7 +90,7 @@ static sp_status list_read_npy(vox_class_file *f, bool *is_list)
     int64_t n = 0;
     sp_status rc = SP_OK;
 
-    SP_TRY(sp_file_read(f->path, (char **)&data, &bytes));
+    SP_TRY(sp_file_read_input(f->path, (char **)&data, &bytes));
     *is_list = list_npy_header(data, bytes, &kind, &size, &n, &begin);
     if (*is_list)
         rc = list_alloc(f, n);

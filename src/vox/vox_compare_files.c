@@ -2,6 +2,7 @@
 #include "vox/vox_compare.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -171,7 +172,8 @@ static sp_status compare_is_folder(const char *path, bool *is)
     struct stat st;
 
     if (stat(path, &st) != 0)
-        return SP_FAIL(SP_EIO, "%s: %m", path);
+        return SP_FAIL(errno == ENOENT || errno == ENOTDIR ? SP_EDATA : SP_EIO,
+                       "%s: %m", path);
     *is = S_ISDIR(st.st_mode);
     return SP_OK;
 }

@@ -160,7 +160,7 @@ static sp_status poses_read(vox_sweeps *s, const char *path)
     SP_TRY(calib_read(path, &tr, &has_tr));
     if (has_tr)
         back = motion_inverse(&tr);
-    SP_TRY(sp_file_read(path, &text, NULL));
+    SP_TRY(sp_file_read_input(path, &text, NULL));
     for (at = text, rc = SP_OK; rc == SP_OK && (line = next_line(&at));) {
         if (line[strspn(line, " \t\r")] == '\0' && !at)
             break; /* an empty last line */

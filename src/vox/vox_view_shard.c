@@ -21,6 +21,7 @@ sp_status vox_view_is_h5(const char *path, bool *is_h5)
     int fd;
 
     assert(path && is_h5);
+    SP_TRY(sp_file_check_input(path));
     SP_TRY(sp_file_open(path, O_RDONLY, &fd));
     *is_h5 = pread(fd, head, sizeof head, 0) == (ssize_t)sizeof head &&
              memcmp(head, magic, sizeof head) == 0;

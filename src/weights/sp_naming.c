@@ -204,15 +204,32 @@ static int count_found(const sp_naming *naming, const sp_graph *graph,
     return n;
 }
 
+/* True if "ema" is a word of the prefix, as in "ema." and "state_dict_ema.": an average of
+ * the weights, beside which the file may have the weights themselves. */
+static bool is_average(const char *prefix)
+{
+    for (const char *at = prefix; (at = strstr(at, "ema")); at++)
+        if ((at == prefix || !isalpha((unsigned char)at[-1])) &&
+            !isalpha((unsigned char)at[3]))
+            return true;
+    return false;
+}
+
+static bool is_better_prefix(const char *a, const char *b)
+{
+    return is_average(a) == is_average(b) ? strlen(a) < strlen(b) : is_average(b);
+}
+
 void sp_naming_find_prefix(const sp_naming *naming, const sp_graph *graph,
-                           const sp_tensors *file, char prefix[SP_TENSOR_NAME])
+                           const sp_tensors *file, char prefix[SP_TENSOR_NAME],
+                           char other[SP_TENSOR_NAME])
 {
     /* parameters used to search for prefixes, and prefixes tried */
     enum { TRIED = 3, MOST_PREFIXES = 64 };
     char key[SP_TENSOR_NAME], candidate[SP_TENSOR_NAME];
     int most = 0, n_tried = 0;
 
-    prefix[0] = '\0';
+    prefix[0] = other[0] = '\0';
     for (int i = 0; i < graph->n_params && i < TRIED; i++) {
         if (!sp_naming_key(naming, graph, &graph->param[i], key))
             continue;
@@ -227,10 +244,14 @@ void sp_naming_find_prefix(const sp_naming *naming, const sp_graph *graph,
             n_tried++;
             snprintf(candidate, sizeof candidate, "%.*s", (int)(n - end), name);
             found = count_found(naming, graph, file, candidate);
-            if (found > most || (found == most && strlen(candidate) < strlen(prefix))) {
-                most = found;
+            if (found < most || (most > 0 && strcmp(candidate, prefix) == 0))
+                continue;
+            snprintf(other, SP_TENSOR_NAME, "%s", found > most ? "" : prefix);
+            if (found > most || is_better_prefix(candidate, prefix))
                 snprintf(prefix, SP_TENSOR_NAME, "%s", candidate);
-            }
+            else
+                snprintf(other, SP_TENSOR_NAME, "%s", candidate);
+            most = found;
         }
     }
 }

@@ -48,9 +48,11 @@ bool sp_naming_map(const sp_naming *naming, const char *name, char to[SP_TENSOR_
 /* True if the name means a torch.nn.Linear for a convolution of kernel 1. */
 bool sp_naming_is_linear(const sp_naming *naming, const sp_graph *graph,
                          const sp_param *p, const char *key);
-/* Writes the prefix that finds most names of the graph in the file, the shortest of
- * several. */
+/* Writes the prefix that finds most names of the graph in the file; of several the one of
+ * no average of the weights ("ema"), then the shortest. other: one more that finds as
+ * many names, or "". */
 void sp_naming_find_prefix(const sp_naming *naming, const sp_graph *graph,
-                           const sp_tensors *file, char prefix[SP_TENSOR_NAME]);
+                           const sp_tensors *file, char prefix[SP_TENSOR_NAME],
+                           char other[SP_TENSOR_NAME]);
 
 #endif

@@ -281,7 +281,7 @@ sp_status sp_tensors_open(sp_tensors *file, const char *path)
     size_t n;
 
     memset(file, 0, sizeof *file);
-    SP_TRY(sp_file_read(path, &bytes, &n));
+    SP_TRY(sp_file_read_input(path, &bytes, &n));
     return sp_tensors_parse_take(file, path, bytes, n);
 }
 

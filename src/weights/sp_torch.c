@@ -32,6 +32,11 @@ const char *sp_torch_type(sp_pickle_text name)
         {"BoolStorage", "bool", "BOOL"},
         {"ComplexFloatStorage", "complex64", "C64"},
         {"ComplexDoubleStorage", "complex128", "C128"},
+        {"UntypedStorage", "float8_e4m3fn", "F8_E4M3"}, /* bytes */
+        {"UntypedStorage", "float8_e5m2", "F8_E5M2"},
+        {"UntypedStorage", "uint16", "U16"},
+        {"UntypedStorage", "uint32", "U32"},
+        {"UntypedStorage", "uint64", "U64"},
     };
 
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
@@ -152,10 +157,7 @@ static sp_status add_tensor(const collecting *c, const sp_pickle_value *v)
     int64_t stride[SP_TENSOR_RANK];
     int n;
 
-    if (!type)
-        return SP_FAIL(SP_EDATA, "%s: tensor %s: has an unknown type", c->file->path,
-                       c->name);
-    snprintf(t.type, sizeof t.type, "%s", type);
+    snprintf(t.type, sizeof t.type, "%s", type ? type : "?");
     SP_TRY(read_numbers(c, v->size, "size", &t.rank, t.dim));
     SP_TRY(read_numbers(c, v->stride, "stride", &n, stride));
     if (n != t.rank)
@@ -164,7 +166,10 @@ static sp_status add_tensor(const collecting *c, const sp_pickle_value *v)
                        c->file->path, c->name, t.rank, n);
     SP_TRY(sp_tensor_set_dense(c->file, &t));
     memcpy(t.stride, stride, sizeof t.stride);
-    SP_TRY(place_tensor(c, v, &t));
+    if (type)
+        SP_TRY(place_tensor(c, v, &t));
+    else
+        t.fault = "its type is unknown"; /* only a fault if the network wants it */
     return sp_tensors_add(c->file, &t);
 }
 
@@ -329,10 +334,13 @@ static sp_status run_old_pickles(sp_tensors *file, sp_pickle *p, int *object, in
 {
     static const unsigned char magic[] = {0x6c, 0xfc, 0x9c, 0x46, 0xf9,
                                           0x20, 0x6a, 0xa8, 0x50, 0x19};
+    const char *number = file->bytes + 2; /* after PROTO and, since protocol 4, FRAME */
 
-    /* PROTO 2, LONG1 of 10 bytes, STOP. */
-    if (file->n_bytes < 15 || file->bytes[2] != (char)0x8a || file->bytes[3] != 10 ||
-        memcmp(file->bytes + 4, magic, sizeof magic) != 0)
+    if (file->n_bytes >= 24 && *number == (char)0x95)
+        number += 9;
+    /* LONG1 of 10 bytes, STOP */
+    if (file->n_bytes < 15 || number[0] != (char)0x8a || number[1] != 10 ||
+        memcmp(number + 2, magic, sizeof magic) != 0)
         return SP_FAIL(SP_EDATA,
                        "%s: is a pickle, but no file of PyTorch: its magic number is "
                        "missing",

@@ -138,7 +138,7 @@ static sp_status build_graph(sp_import *m, const sp_config *config, const char *
     if (rc == SP_OK && prefix)
         snprintf(m->prefix, sizeof m->prefix, "%s", prefix);
     else if (rc == SP_OK && m->naming->kind != SP_NAMING_MAP)
-        sp_naming_find_prefix(m->naming, &draft, m->file, m->prefix);
+        sp_naming_find_prefix(m->naming, &draft, m->file, m->prefix, m->other_prefix);
     if (rc == SP_OK)
         rc = find_channels(m, &draft, config, &n_columns, &n_classes);
     sp_graph_destroy(&draft);
@@ -360,6 +360,9 @@ void sp_import_print(const sp_import *m, FILE *to)
             "\n%d of %d parameters and statistics of the network matched; %d "
             "columns, %d classes\n",
             m->n_matched, m->n, m->graph.c_in, m->graph.n_classes);
+    if (m->other_prefix[0])
+        fprintf(to, "  the file has as many under another prefix: --prefix %s\n",
+                m->other_prefix);
     for (int i = 0; i < m->n; i++)
         if (m->item[i].state != SP_IMPORT_MATCHED && n_bad++ < SHOWN)
             print_item(m, &m->item[i], to);

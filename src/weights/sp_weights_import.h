@@ -32,7 +32,7 @@ typedef struct sp_import {
     const sp_tensors *file;  /* borrowed */
     const sp_naming *naming; /* borrowed */
     sp_graph graph;
-    char prefix[SP_TENSOR_NAME];
+    char prefix[SP_TENSOR_NAME], other_prefix[SP_TENSOR_NAME];
     int n; /* n_params + n_buffers of the graph, parameters first */
     sp_import_item *item;
     char **mapped; /* [file->n] names after the map file's rules; NULL: nothing */

@@ -31,6 +31,14 @@ same_files m1 m2 "of 2 ranks"
 same_files m1 m3 "of 3 ranks"
 same_files w1 w2 "of 2 ranks, whole scans"
 same_files w1 w3 "of 3 ranks, whole scans"
+# A map that is gone is made again; the other scan is left as it is.
+cp m1/b.laz.tif gone.tif
+rm m1/b.laz.tif
+label 2 m1 --doubtful 30
+says out 'labelled scans=1 finished_before=1'
+cmp -s gone.tif m1/b.laz.tif || fail "the map that was made again differs"
+label 2 m1 --doubtful 30
+says out 'nothing is left to do'
 cmp -s m1/a.las.tif m1/b.laz.tif || fail "LAS and LAZ have other maps"
 run 1 2 label r a.las --out x --raster 0
 run 1 3 label r a.las --out x --raster 0.00001

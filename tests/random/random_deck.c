@@ -81,6 +81,7 @@ static void draw_data(rnd_case *c)
     put_columns(c);
     put_flag(c, "data.normalize", true);
     put_choice(c, "data.readers", "2 1 3 5");
+    put_choice(c, "data.planners", "1 1 2 3");
     put_flag(c, "data.verify", true);
     PUT(c, "};\n");
 }

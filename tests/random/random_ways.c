@@ -136,8 +136,10 @@ static bool run_again(rnd_case *c)
 
     if (rnd_chance(c, 50, "a.other"))
         snprintf(keys, sizeof keys,
-                 "run.threads=%d data.readers=%d run.overlap=%s run.rank_logs=true",
+                 "run.threads=%d data.readers=%d data.planners=%d run.overlap=%s "
+                 "run.rank_logs=true",
                  1 + rnd_pick(c, 3, "a.threads"), 1 + rnd_pick(c, 4, "a.readers"),
+                 1 + rnd_pick(c, 4, "a.planners"),
                  rnd_chance(c, 50, "a.overlap") ? "true" : "false");
     return run(c, 'a', c->ranks, "train", "b", "%s", keys) && same_run(c, 'a', "b");
 }

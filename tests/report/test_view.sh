@@ -67,7 +67,7 @@ refuses 2 'feature height: expected --by feature' $s --by labels --feature heigh
 for option in --map=0=a --columns=x,y,z --label-field=label; do
     refuses 2 "leave out ${option%%=*}" $s $option
 done
-refuses 4 'cannot open' nothing.h5
+refuses 3 'No such file' nothing.h5
 refuses 2 'expected FILE' $s r/predictions/$s $s
 cp $s keep
 view 2 n.h5 -o $s

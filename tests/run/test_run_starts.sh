@@ -97,7 +97,14 @@ alone 2 env RANK=2 WORLD_SIZE=2 MASTER_ADDR=x MASTER_PORT=1 "$SPTRAIN" base.deck
 one_diagnosis "RANK=2, WORLD_SIZE=2"
 alone 2 env RANK=0 WORLD_SIZE=2 MASTER_ADDR=x MASTER_PORT=port "$SPTRAIN" base.deck
 one_diagnosis "MASTER_PORT=port"
+alone 2 env RANK=1 WORLD_SIZE=1 "$SPTRAIN" base.deck
+one_diagnosis "RANK=1, WORLD_SIZE=1"
+alone 2 env RANK=1 "$SPTRAIN" base.deck
+one_diagnosis "RANK=1 announces .* WORLD_SIZE is not set"
+alone 2 env RANK=0 MASTER_ADDR=x MASTER_PORT=1 "$SPTRAIN" base.deck
+one_diagnosis "RANK=0 announces .* WORLD_SIZE is not set"
 alone 0 env RANK=0 WORLD_SIZE=1 "$SPTRAIN" check base.deck
+alone 0 env RANK=0 "$SPTRAIN" check base.deck
 
 # ---- schedulers ----
 # One that has started several tasks: every program is refused.

@@ -38,11 +38,24 @@ done
 # A set of the same files has the results of data.val, another one those of sptrain eval.
 of same <with.1 >got
 tail -n 1 plain | sed 's/.*"samples"/"samples"/; s/,"point_confusion.*//' | same got /dev/stdin "a set of data.val's files"
-run 2 0 eval base.deck run.dir=without run.checkpoint=without/checkpoints/step-000000002.h5 'data.val=night-*.h5' "$sets"
+sed 's/val = "t-\*.h5";/& val_sets = ["night=night-*.h5", "same=t-*.h5"];/' base.deck >sets.deck
+last=run.checkpoint=without/checkpoints/step-000000002.h5
+run 2 0 eval sets.deck run.dir=without $last 'data.val=night-*.h5'
 of night <with.1 >got
 sed 's/.*"samples"/"samples"/; s/,"point_confusion.*//' without/evaluations.jsonl |
     same got /dev/stdin "a set and sptrain eval of its files"
 says_not without/evaluations.jsonl '"sets"'
+# Eval of a deck with sets has the results of the training, on any ranks; predict leaves them.
+for n in 1 3; do
+    rm without/evaluations.jsonl
+    run $n 0 eval sets.deck run.dir=without $last
+    test "$(grep -c '^eval_set=.* miou=' out)" = 2 || fail "eval has no lines of the sets"
+    sed -n 's/.*"sets":/"sets":/p' without/evaluations.jsonl >got
+    test -s got || fail "eval has no sets"
+    sed -n '$s/.*"sets":/"sets":/p' with.1 | same got /dev/stdin "sets of eval on $n ranks"
+done
+run 2 0 predict sets.deck run.dir=without $last
+refused "1 2" 3 'no_such.h5' eval sets.deck run.dir=without $last 'data.val_sets="a=no_such.h5"'
 find with1 -name '*tfevents*' -exec cat {} + >curves
 grep -aq 'eval-night/miou' curves || fail "no curve of the set"
 alone 0 "$SPTRAIN" report with1
@@ -92,7 +105,7 @@ says_not err 'data.val_sets n '
 alone 0 "$SPTRAIN" check base.deck 'data.val_sets="n=night-*.h5"' 'data.val=[]'
 says err 'ignored, not used without data.val: data.val_sets'
 alone 0 "$SPTRAIN" check base.deck 'data.val_sets="n=night-*.h5"' run.eval_every=0
-says err 'ignored, not used with run.eval_every = 0: data.val_sets'
+says err 'ignored, not used by a training with run.eval_every = 0: data.val_sets'
 for bad in 'night-0.h5' '=night-0.h5' 'night=' 'a b=night-0.h5' 'a/b=night-0.h5'; do
     alone 2 "$SPTRAIN" check base.deck "data.val_sets=\"$bad\""
     one_diagnosis "data.val_sets: \"$bad\", expected \"NAME=FILES\""

@@ -5,7 +5,7 @@
 # calls are kept until the folder is removed. Needs lcov. Lines in coverage/src.info
 # (genhtml makes pages of it).
 command -v lcov >/dev/null || { echo "coverage: no lcov; install it first" >&2; exit 1; }
-source=$SP_SRCDIR
+source=$(cd "$SP_SRCDIR" && pwd) || exit 1 # as gcc names it
 mkdir -p coverage && cd coverage || exit 1
 counters='--coverage -fprofile-update=atomic'
 test -f Makefile || "$source/configure" --without-cuda CC="$SP_CC" CFLAGS="-O1 -g $counters" \

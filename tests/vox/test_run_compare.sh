@@ -101,7 +101,8 @@ run 2 3 compare A B
 says err 'A/lone.txt: B has no file of this name'
 run 1 2 compare A b.txt
 says err 'expected two files or two folders'
-run 1 4 compare a.txt absent.txt
+run 1 3 compare a.txt absent.txt
+run 1 3 compare a.label absent.label
 run 1 2 compare a.txt
 printf 'x y z\n0 0 0\n' >bare.txt
 run 1 3 compare bare.txt a.txt

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Data sets as they are distributed: their layouts, made small, become shards with the right
-# labels: nuScenes with labels by token, ScanNet with labels in a second PLY, S3DIS with a
-# file for each object. An input list stands for arguments.
+# labels: nuScenes with labels by token, ScanNet with labels in a second PLY, Toronto-3D and
+# DALES with labels in the PLY, S3DIS with a file for each object. An input list stands for
+# arguments.
 . "$SP_SRCDIR/tests/run/story.sh"
 
 SPTRAIN=$SP_BUILDDIR/spvox # what run starts
@@ -96,6 +97,23 @@ says err 'labels.ply: has no attribute label'
 rm s_vh_clean_2.labels.ply
 run 1 0 convert --out s s_vh_clean_2.ply
 says out 'labels=none'
+
+# Toronto-3D: labels are floats. DALES objects: the element is not called vertex.
+ply L001.ply "$colours float:scalar_Intensity float:scalar_GPSTime float:scalar_ScanAngleRank float:scalar_Label" \
+    '0 0 0 1 2 3 40.5 1 0 1' '1 0 0 1 2 3 41 1 0 8' '2 0 0 1 2 3 42 1 0 0'
+run 1 0 convert --out l --voxel-size 0.05 --features red,scalar_Intensity --map "@$maps/toronto3d.map" L001.ply
+run 1 0 info l-00000-of-00001.h5
+says out 'road  *1 '
+says out 'fence  *1 '
+says out 'ignored  *1 '
+says out 'scalar_Intensity  *40.5  *42'
+ply 5080.ply "uchar:intensity uchar:sem_class int:ins_class" '0 0 0 9 1 7' '1 0 0 9 8 7' '2 0 0 9 8 300' '3 0 0 9 0 1'
+sed 's/^element vertex/element testing/' 5080.ply >5100.ply
+run 2 0 convert --out d --voxel-size 0.25 --features one,height,intensity --map "@$maps/dales.map" 5080.ply 5100.ply
+run 1 0 info d-00000-of-00001.h5
+says out 'ground  *2 '
+says out 'buildings  *4 '
+says out 'ignored  *2 '
 
 # S3DIS: two rooms; stairs are clutter; one line has a byte that is no text.
 for room in Area_1/office_1 Area_5/hallway_6; do

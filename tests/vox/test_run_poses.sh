@@ -145,7 +145,7 @@ bad() {
     refuses "1" 3 "$2" convert --out p --columns x,y,z,label --poses bad.poses --sweeps 2 \
         seq/velodyne/000000.txt
 }
-refuses "1 2" 4 'none.txt: cannot open' convert --out p --columns x,y,z,label \
+refuses "1 2" 3 'none.txt: No such file' convert --out p --columns x,y,z,label \
     --poses none.txt --sweeps 2 seq/velodyne/000000.txt
 bad '1 0 0 0 0 1 0 0 0 0 1' 'bad.poses: line 1: number 12 is missing'
 bad '1 0 0 0 0 1 0 0 0 0 1 0 5' 'line 1: more than the 12 numbers'

@@ -82,12 +82,15 @@ def check_errors(model, coords, features, c):
 
 def check_opening(path):
     rc, model = open_model(path + ".absent")
-    assert rc != 0 and not model.value, rc
+    assert rc == 3 and not model.value, rc
     rc, model = open_model(sys.argv[3])
     assert rc == 3 and b"no packed model" in lib.sp_error_text(), lib.sp_error_text()
     assert open_model(path, device=b"cuda")[0] == 2
     assert open_model(path, threads=-1)[0] == 2
     assert lib.sp_model_open(None, None, None) == 2
+    model = ctypes.c_void_p(1)
+    assert lib.sp_model_open(ctypes.byref(model), None, None) == 2
+    assert not model.value
     lib.sp_model_close(None)
 
 

@@ -54,7 +54,7 @@ foreign minkowski pointcept-me zip2
 imports minkowski pointcept
 foreign spconv1 ours zip4
 imports spconv1 ours
-foreign spconv2-zyx ours old
+foreign spconv2-zyx ours old2
 imports spconv2 ours --axes zyx
 for each in ours minkowski torchsparse spconv2 spconv1; do
     round "$each" me
@@ -70,7 +70,7 @@ imports minkowski map
 network spunet
 foreign spconv2 pointcept zip2
 imports spconv2 pointcept
-foreign spconv2 pointcept old
+foreign spconv2 pointcept old4
 imports spconv2 pointcept
 round spconv2 pointcept
 "$SPTRAIN" weights export spunet/run --layout spconv2 --names pointcept -o p.safetensors \
@@ -101,8 +101,29 @@ for each in torchsparse spconv2 minkowski; do
 done
 test ! -e was-run || fail "something of a pickle was run"
 
-# The report names what is missing, what is left over and which shapes differ.
 family=minkunet14A
+# Of several sets of weights the one that is no average is taken, and the other is named.
+foreign minkowski me averaged
+imports minkowski me
+averaged() {
+    "$SPTRAIN" weights import x --layout minkowski --names me --deck "$family/deck" -o x.h5 \
+        "$@" >out 2>err || fail "import of two sets $*"
+}
+averaged
+grep -q 'prefix semantic-model\.$' out || fail "another prefix"
+grep -q 'as many under another prefix: --prefix ema\.$' out || fail "the average is not named"
+averaged --prefix ema.
+"$SPTRAIN" weights export x.h5 --deck "$family/deck" -o back.safetensors >out 2>err ||
+    fail "export of the average"
+! "$python" "$files" same "$family/ours.safetensors" back.safetensors 2>err ||
+    fail "--prefix takes no average"
+# A tensor of a type that no network has does not matter.
+foreign torchsparse me strange
+imports torchsparse me
+"$SPTRAIN" weights list x >out 2>err || fail "list of an unknown type"
+grep -q '^strange *? .*its type is unknown$' out || fail "the unknown type is not listed"
+
+# The report names what is missing, what is left over and which shapes differ.
 foreign minkowski me safetensors
 sed 's/final\.kernel/Final.kernel/' x >y
 sed 's/0\.04/0.05/' minkunet14A/deck >wide.deck

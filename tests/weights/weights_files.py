@@ -47,6 +47,12 @@ def write_safetensors(path, tensors):
         file.write(struct.pack("<Q", len(text)) + text + data)
 
 
+def averaged(tensors):
+    """The tensors as two sets: an average, which is all zeros, and the weights."""
+    zeros = {"ema." + k: (s, array.array("f", bytes(4 * len(n)))) for k, (s, n) in tensors.items()}
+    return zeros | {"semantic-model." + k: t for k, t in tensors.items()}
+
+
 # ---- layouts ----
 
 
@@ -167,13 +173,13 @@ def convert(tensors, layout, names):
 
 
 class Storage:
-    def __init__(self, numbers, key):
-        self.numbers, self.key = numbers, key
+    def __init__(self, numbers, key, is_strange):
+        self.numbers, self.key, self.is_strange = numbers, key, is_strange
 
 
 class Tensor:
-    def __init__(self, shape, numbers, key):
-        self.shape, self.storage = shape, Storage(numbers, key)
+    def __init__(self, shape, numbers, key, is_strange=False):
+        self.shape, self.storage = shape, Storage(numbers, key, is_strange)
 
 
 def fake_modules():
@@ -186,7 +192,8 @@ def fake_modules():
         setattr(sys.modules[module], name, kind)
         return kind
 
-    add("torch", "FloatStorage", type("FloatStorage", (), {}))
+    for name in ("FloatStorage", "StrangeStorage"):
+        add("torch", name, type(name, (), {}))
     add("torch._utils", "_rebuild_tensor_v2", lambda *a: None)
     add("numpy.core.multiarray", "scalar", lambda *a: None)
     add("os_alike", "touch", lambda *a: None)
@@ -201,7 +208,8 @@ class Pickler(pickle.Pickler):
         if not isinstance(obj, Storage):
             return None
         self.storages[obj.key] = obj.numbers
-        id = ("storage", sys.modules["torch"].FloatStorage, obj.key, "cpu", len(obj.numbers))
+        kind = "StrangeStorage" if obj.is_strange else "FloatStorage"
+        id = ("storage", getattr(sys.modules["torch"], kind), obj.key, "cpu", len(obj.numbers))
         return id + (None,) if self.is_old else id
 
     def reducer_override(self, obj):
@@ -246,9 +254,9 @@ def tree_of(tensors):
     }
 
 
-def write_zip(path, tensors, protocol):
+def write_zip(path, tensors, protocol, more={}):
     storages, text = {}, io.BytesIO()
-    Pickler(text, protocol, storages, False).dump(tree_of(tensors))
+    Pickler(text, protocol, storages, False).dump(tree_of(tensors) | more)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as z:
         z.writestr("archive/data.pkl", text.getvalue())
         z.writestr("archive/.format_version", "1")
@@ -259,13 +267,13 @@ def write_zip(path, tensors, protocol):
         z.writestr("archive/version", "3\n")
 
 
-def write_old(path, tensors):
+def write_old(path, tensors, protocol):
     storages, text = {}, io.BytesIO()
-    pickle.dump(0x1950A86A20F9469CFC6C, text, 2)
-    pickle.dump(1001, text, 2)
-    pickle.dump({"little_endian": True, "type_sizes": {"int": 4}}, text, 2)
-    Pickler(text, 2, storages, True).dump(tree_of(tensors))
-    pickle.dump(sorted(storages), text, 2)
+    pickle.dump(0x1950A86A20F9469CFC6C, text, protocol)
+    pickle.dump(1001, text, protocol)
+    pickle.dump({"little_endian": True, "type_sizes": {"int": 4}}, text, protocol)
+    Pickler(text, protocol, storages, True).dump(tree_of(tensors))
+    pickle.dump(sorted(storages), text, protocol)
     for key in sorted(storages):
         text.write(struct.pack("<q", len(storages[key])) + storages[key].tobytes())
     with open(path, "wb") as file:
@@ -369,8 +377,12 @@ def main():
     fake_modules()
     if container == "safetensors":
         write_safetensors(out, tensors)
-    elif container == "old":
-        write_old(out, tensors)
+    elif container == "averaged":
+        write_safetensors(out, averaged(tensors))
+    elif container == "strange":
+        write_zip(out, tensors, 2, {"strange": Tensor([3], array.array("f", [0] * 3), "s", True)})
+    elif container.startswith("old"):
+        write_old(out, tensors, int(container[3:]))
     else:
         write_zip(out, tensors, int(container[3:]))
 

@@ -267,7 +267,7 @@ sp_status sp_cut_open(sp_cut *cut, const sp_foresight *what, sp_sampler *train,
         return SP_OK;
     }
     for (sp_budget *b = &cut->eval; b && b->sampler; b = b->next)
-        sp_budget_set_slots(b, SP_LOADER_SLOTS);
+        sp_budget_set_slots(b, SP_LOADER_MOST_SLOTS);
     SP_TRY(sp_budget_read(&cut->train, cut, comm, sp_budget_compare));
     SP_TRY(cut_read_evals(cut, comm, sp_budget_compare));
     find_need(cut);

@@ -69,7 +69,7 @@ static int batches_of_micro(const sp_budget *b)
 void sp_budget_set_slots(sp_budget *b, int64_t n_batches)
 {
     assert(b->known && n_batches >= 0);
-    b->foreseer.n_slots = (int)sp_least(SP_LOADER_SLOTS, sp_most(n_batches, 1));
+    b->foreseer.n_slots = (int)sp_least(sp_loader_slots(b->foreseer.what.config), sp_most(n_batches, 1));
     memset(b->known, 0, (size_t)b->set->n_samples * sizeof *b->known);
     weigh_nothing(b);
 }
@@ -422,7 +422,7 @@ sp_status sp_budget_open(sp_budget *b, const sp_foresight *what, sp_sampler *sam
         return SP_FAIL(SP_EMEM, "no memory for the estimates of %lld samples",
                        (long long)b->set->n_samples);
     SP_TRY(sp_foresee_open(&b->foreseer, &own, is_training));
-    sp_budget_set_slots(b, is_training ? SP_LOADER_SLOTS
+    sp_budget_set_slots(b, is_training ? SP_LOADER_MOST_SLOTS
                                        : sp_sampler_steps_per_epoch(sampler) *
                                              batches_of_micro(b));
     return SP_OK;
@@ -519,8 +519,9 @@ static void hold_deal(sp_budget *b, const sp_deal *deal, int64_t epoch, int64_t 
 static void follow(sp_budget *b, int64_t n_steps)
 {
     enum { MOST_SAMPLES = 1 << 20 }; /* a bound on the time: about a second */
-    const int n_batches = batches_of_micro(b);
-    int64_t slot[SP_LOADER_SLOTS] = {0}, n_held = 0, n_done = 0;
+    const int n_batches = batches_of_micro(b),
+              n_slots = sp_loader_slots(b->foreseer.what.config);
+    int64_t slot[SP_LOADER_MOST_SLOTS] = {0}, n_held = 0, n_done = 0;
     sp_position at = {0, 0};
 
     memset(b->costliest, 0, sizeof b->costliest);
@@ -535,12 +536,12 @@ static void follow(sp_budget *b, int64_t n_steps)
         for (int micro = 0; micro < n_micro; micro++) {
             sp_sampler_deal(b->sampler, at, micro, &deal);
             for (int i = 0; i < n_batches; i++, n_held++)
-                hold_deal(b, &deal, at.epoch, &slot[n_held % SP_LOADER_SLOTS]);
+                hold_deal(b, &deal, at.epoch, &slot[n_held % n_slots]);
         }
         at.position += n;
         n_done += n;
     }
-    for (int i = 0; i < SP_LOADER_SLOTS; i++)
+    for (int i = 0; i < n_slots; i++)
         b->costliest[SP_BATCHES] += slot[i];
 }
 
@@ -556,7 +557,7 @@ sp_status sp_budget_follow(sp_budget *b, sp_comm *comm)
     n = sp_sampler_steps_per_epoch(b->sampler);
     if (b->foreseer.is_training)
         n = (config->train.steps > 0 ? config->train.steps : config->train.epochs * n) +
-            SP_LOADER_SLOTS - 1;
+            sp_loader_slots(config) - 1;
     follow(b, n);
     return sp_comm_allreduce(comm, SP_SCOPE_WORLD, b->costliest, SP_PARTS, SP_I64,
                              SP_MAX);

@@ -36,7 +36,9 @@ sp_status sp_foresee_open(sp_foreseer *f, const sp_foresight *what, bool is_trai
 
     assert(what->graph && what->backend && what->backend->ops);
     *f = (sp_foreseer){
-        .what = *what, .is_training = is_training, .n_slots = SP_LOADER_SLOTS};
+        .what = *what,
+        .is_training = is_training,
+        .n_slots = sp_loader_slots(what->config)};
     SP_TRY(sp_lower(&f->low, what->graph, what->backend->precision == SP_BF16));
     return sp_assign_create(&f->assign, &f->low, &rules);
 }
@@ -216,6 +218,7 @@ void sp_foresee_step(sp_foreseer *f, const sp_load *load, int64_t part[SP_PARTS]
     const sp_loader_shape shape = {
         .n_columns = what->n_columns,
         .n_readers = what->config->data.readers,
+        .n_planners = what->config->data.planners,
         .has_subvoxel = what->has_subvoxel,
         .is_training = f->is_training,
         .verify = what->config->data.verify,

@@ -102,13 +102,13 @@ static void assert_place(const sp_batch *b, const walk *w, const sp_deal *deal)
 }
 
 static char *train_keys[] = {"batch.size=5", "batch.accumulate=2", "train.seed=9",
-                             "data.readers=3"};
+                             "data.readers=3", "data.planners=2"};
 
 /* A loader of training samples, each of which takes up to 2 ms to read. */
 static void slow_rig_open(rig *r)
 {
     fake.is_slow = true;
-    rig_open(r, true, 3, 4, train_keys);
+    rig_open(r, true, 3, 5, train_keys);
 }
 
 TEST_AFTER(fake_reset, sequence_is_the_samplers)
@@ -278,16 +278,16 @@ static uint64_t hash_batch(uint64_t h, const sp_batch *b)
     return mix(h, b->plan.map[2].out, (size_t)b->plan.map[2].pairs * 4);
 }
 
-static uint64_t hash_run(char *readers, int n_slots, bool is_slow)
+static uint64_t hash_run(char *readers, char *planners, int n_slots, bool is_slow)
 {
-    char *keys[] = {"batch.size=5", "train.seed=4", readers};
+    char *keys[] = {"batch.size=5", "train.seed=4", readers, planners};
     uint64_t h = 0xcbf29ce484222325u;
     sp_batch *b;
     CLOSED_BY(rig_close) rig r;
 
     fake_reset();
     fake.is_slow = is_slow;
-    rig_open(&r, true, n_slots, 3, keys);
+    rig_open(&r, true, n_slots, 4, keys);
     OK(sp_loader_seek(r.loader, (sp_position){1, 5}));
     for (int i = 0; i < 12; i++) {
         OK(sp_loader_next(r.loader, &b, NULL));
@@ -297,17 +297,19 @@ static uint64_t hash_run(char *readers, int n_slots, bool is_slow)
     return h;
 }
 
-TEST(bits_do_not_depend_on_readers_or_slots)
+TEST(bits_do_not_depend_on_threads_or_slots)
 {
-    uint64_t h = hash_run("data.readers=1", 2, false);
+    uint64_t h = hash_run("data.readers=1", "data.planners=1", 2, false);
 
-    assert_true(h == hash_run("data.readers=1", 4, true));
-    assert_true(h == hash_run("data.readers=5", 2, true));
-    assert_true(h == hash_run("data.readers=4", 5, true));
+    assert_true(h == hash_run("data.readers=1", "data.planners=1", 4, true));
+    assert_true(h == hash_run("data.readers=5", "data.planners=1", 2, true));
+    assert_true(h == hash_run("data.readers=4", "data.planners=2", 5, true));
+    assert_true(h == hash_run("data.readers=2", "data.planners=4", 6, false));
+    assert_true(h == hash_run("data.readers=3", "data.planners=5", 2, true));
 }
 
 /* With batches of 4 in stored order (evaluation) sample 9 stands in the third batch. */
-static char *eval_keys[] = {"batch.eval_size=4", "data.readers=4"};
+static char *eval_keys[] = {"batch.eval_size=4", "data.readers=4", "data.planners=3"};
 
 TEST_AFTER(fake_reset, failure_comes_in_its_place)
 {
@@ -317,7 +319,7 @@ TEST_AFTER(fake_reset, failure_comes_in_its_place)
     fake.bad[0] = 9;
     fake.bad[1] = 10;
     fake.slow = 9; /* the later one fails first */
-    rig_open(&r, false, 4, 2, eval_keys);
+    rig_open(&r, false, 4, 3, eval_keys);
     OK(sp_loader_seek(r.loader, (sp_position){0, 0}));
     for (int i = 0; i < 2; i++) {
         OK(sp_loader_next(r.loader, &b, NULL));
@@ -474,10 +476,10 @@ TEST_AFTER(fake_reset, destroy_before_and_during_work)
 {
     rig r;
 
-    rig_open(&r, true, 2, 4, train_keys);
+    rig_open(&r, true, 2, 5, train_keys);
     rig_close(&r);
     fake.is_slow = true;
-    rig_open(&r, true, 2, 4, train_keys);
+    rig_open(&r, true, 2, 5, train_keys);
     OK(sp_loader_seek(r.loader, (sp_position){0, 0}));
     rig_close(&r);
     sp_loader_destroy(NULL);
@@ -507,7 +509,7 @@ TEST_AFTER(fake_reset, the_thread_that_shall_plans)
 
     ops.plan_build = plan_noted;
     n_plans = 0;
-    rig_open(&r, true, 3, 4, train_keys);
+    rig_open(&r, true, 3, 5, train_keys);
     r.backend.ops = &ops; /* the loader plans nothing before it is asked to seek */
     OK(sp_loader_seek(r.loader, (sp_position){0, 0}));
     for (int i = 1; i <= 7; i++) {

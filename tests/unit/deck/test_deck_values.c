@@ -17,7 +17,7 @@ TEST(an_empty_deck_has_the_defaults)
     OK(sp_config_read(&c, "empty.deck", 0, NULL));
     assert_int_equal(c.data.train.n, 1);
     assert_string_equal(c.data.train.at[0], "input/sample/train-*.h5");
-    assert_true(c.data.voxel_size == 0.5 && c.data.readers == 2 && c.data.verify);
+    assert_true(c.data.voxel_size == 0.5 && c.data.readers == 2 && c.data.planners == 1 && c.data.verify);
     assert_true(c.augment.scale.n == 2 && c.augment.scale.at[1] == 1.05);
     assert_true(c.batch.size == 16 && c.batch.per == SP_PER_WORLD && c.batch.balance);
     assert_int_equal(c.net.family, SP_MINKUNET18);

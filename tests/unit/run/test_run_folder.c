@@ -362,6 +362,7 @@ FOLDER_TEST(set_aside_moves_the_run_and_nothing_else)
         OK(sp_run_write_text(&run, "deck.resolved", "deck"));
         OK(sp_file_make_folder(in("checkpoints")));
         OK(sp_file_replace(in("checkpoints/step.h5"), "h5", 2, 0));
+        OK(sp_file_replace(in("status-calibrate.json"), "{}", 2, 0));
         OK(sp_file_replace(in("notes.txt"), "mine", 4, 0));
         OK(sp_run_set_aside(&run));
     }
@@ -369,6 +370,7 @@ FOLDER_TEST(set_aside_moves_the_run_and_nothing_else)
     assert_content("old-002/metrics.jsonl", "{\"turn\":2}\n");
     assert_content("old-002/checkpoints/step.h5", "h5");
     assert_content("old-001/deck.resolved", "deck");
+    assert_content("old-001/status-calibrate.json", "{}");
     assert_content("metrics.jsonl", "");
     assert_content("notes.txt", "mine");
     sp_run_beat(&run, SP_PHASE_READ, 1, 1);
