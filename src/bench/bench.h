@@ -389,10 +389,14 @@ typedef struct bench_trace bench_trace;
 sp_status bench_trace_open(bench_trace **trace, bench *b, sp_resources *resources);
 /* Times each operation from here on: of the next step, at most BENCH_STEPS in all. */
 sp_status bench_trace_begin(bench_trace *trace);
+/* Begins a part of the step, NULL after the last. What a part takes on the host outside
+ * its operations is added to the row of its name, of static storage; no row of a device
+ * changes. The first part, host_clear, begins with the trace. */
+sp_status bench_trace_part(bench_trace *trace, const char *name);
 /* step_s: the time that the whole step took. */
 void bench_trace_end(bench_trace *trace, double step_s);
 /* Prints a row for each layer and operation, one for their sum, and one for the rest of
- * the step. Shares refer to the median of the steps that were timed. At least one was.
+ * the step: on the host all of the step with the median time. At least one was timed.
  * SP_ENUMERIC as bench_print. */
 sp_status bench_trace_print(bench_trace *trace);
 /* NULL is accepted. */

@@ -13,7 +13,8 @@
  * The host waits for the device after each operation. Before the next one the device is
  * kept busy with other work, so that all launches of the operation are queued when the
  * first of them begins. The time is the device's own; the time of an empty pair of
- * readings is subtracted.
+ * readings is subtracted. On the host the trace also follows the parts of the step:
+ * what a part takes outside its operations has a row, so that all time has one.
  *
  * A trace with a counter (bench_counter) reports every operation to it instead of
  * timing it. It replaces a device then: passes over the voxels are not computed, so
@@ -24,6 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_log.h"
 #include "bench/bench.h"
 
 enum { MAX_ROWS = 4096, LEAD_US = 100 };
@@ -49,7 +51,10 @@ struct bench_trace {
     int step, n_rows;
     double empty_s;              /* time of an empty pair of readings */
     double whole_s[BENCH_STEPS]; /* time of each step */
-    row *row;                    /* [MAX_ROWS] */
+    /* The running part of the step; when it began, and what its operations took. */
+    const char *part;
+    double part_at, part_busy_s;
+    row *row; /* [MAX_ROWS] */
 };
 
 static bench_trace *trace_of(const sp_backend *be)
@@ -114,6 +119,7 @@ static sp_status layers_end(bench_trace *t, sp_backend *be, const char *op, work
     row *r = NULL;
 
     SP_TRY(t->real->clock_end(be, &seconds));
+    t->part_busy_s += seconds;
     SP_TRY(find_row(t, t->net->layer, op, &r));
     r->seconds[t->step] += fmax(seconds - t->empty_s, 0);
     w.flops += r->work[t->step].flops;
@@ -358,13 +364,38 @@ static sp_status measure_empty(bench_trace *t)
     return SP_OK;
 }
 
+/* The clock that operations of the host are timed by. */
+static double layers_now_s(const bench_trace *t)
+{
+    return bench_is_wall(t->b) ? sp_now_s() : sp_clock_s(CLOCK_THREAD_CPUTIME_ID);
+}
+
+sp_status bench_trace_part(bench_trace *t, const char *next)
+{
+    row *r = NULL;
+    double now;
+
+    /* A counter has no clock to read. */
+    if (!t->is_on || t->b->counter || !t->real->is_host)
+        return SP_OK;
+    now = layers_now_s(t);
+    if (t->part) {
+        SP_TRY(find_row(t, -1, t->part, &r));
+        r->seconds[t->step] += fmax(now - t->part_at - t->part_busy_s, 0);
+    }
+    t->part = next;
+    t->part_busy_s = 0;
+    t->part_at = now;
+    return SP_OK;
+}
+
 sp_status bench_trace_begin(bench_trace *t)
 {
     assert(!t->is_on && t->step < BENCH_STEPS);
     if (t->step == 0 && !t->b->counter)
         SP_TRY(measure_empty(t));
     t->is_on = true;
-    return SP_OK;
+    return bench_trace_part(t, "host_clear");
 }
 
 void bench_trace_end(bench_trace *t, double step_s)
@@ -389,26 +420,28 @@ static sp_status ceiling_of(bench *b, const bench_job *job, double s, double *ce
 }
 
 /* Returns the step with the median time of n, the lower one of two. */
-static int median_step(const row *r, int n, double *spread)
+static int median_step(const double *seconds, int n, double *spread)
 {
     double sorted[BENCH_STEPS];
     int step = 0;
 
-    memcpy(sorted, r->seconds, (size_t)n * sizeof *sorted);
+    memcpy(sorted, seconds, (size_t)n * sizeof *sorted);
     bench_median(sorted, n, spread);
-    while (r->seconds[step] != sorted[(n - 1) / 2])
+    while (seconds[step] != sorted[(n - 1) / 2])
         step++;
     return step;
 }
 
-/* Prints a row: time and work of one step. The operation is limited by the resource
- * that would need longer. */
-static sp_status layers_print_row(bench_trace *t, const row *r, double step_s,
+/* Prints a row: time and work of one step, on the host of whole_step: medians of the
+ * rows would not add up to it. The time of a device's step is that of others, without
+ * waits. The operation is limited by the resource that would need longer. */
+static sp_status layers_print_row(bench_trace *t, const row *r, int whole_step,
                                   double *busy_s)
 {
     static const sp_node whole = {.name = "-"};
     bench_time time = {.is_wall = true, .repeats = t->step};
-    const int step = median_step(r, t->step, &time.spread);
+    const int own = median_step(r->seconds, t->step, &time.spread);
+    const int step = t->real->is_host ? whole_step : own;
     bench *b = t->b;
     const work *w = &r->work[step];
     const bool is_flops = w->flops / b->best_flops >= w->bytes / b->best_bytes;
@@ -426,7 +459,7 @@ static sp_status layers_print_row(bench_trace *t, const row *r, double step_s,
     time.wall_s = r->seconds[step];
     time.cpu_s = NAN;
     *busy_s += time.wall_s;
-    job.share = time.wall_s / step_s;
+    job.share = time.wall_s / t->whole_s[step];
     time.wall_s = fmax(time.wall_s, 1e-9);
     SP_TRY(ceiling_of(b, &job, time.wall_s, &ceiling));
     return bench_print(b, &job, &time, ceiling);
@@ -447,12 +480,14 @@ static sp_status layers_print_sum(bench_trace *t, const char *name, double s,
 sp_status bench_trace_print(bench_trace *t)
 {
     double busy_s = 0, step_s;
+    int step;
 
     assert(!t->is_on && t->step > 0);
-    step_s = bench_median(t->whole_s, t->step, NULL);
+    step = median_step(t->whole_s, t->step, NULL);
+    step_s = t->whole_s[step];
     t->b->has_header = false;
     for (int i = 0; i < t->n_rows; i++)
-        SP_TRY(layers_print_row(t, &t->row[i], step_s, &busy_s));
+        SP_TRY(layers_print_row(t, &t->row[i], step, &busy_s));
     SP_TRY(layers_print_sum(t, "layers", busy_s, step_s));
     return layers_print_sum(t, "rest", step_s - busy_s, step_s);
 }

@@ -48,6 +48,11 @@ typedef struct step_clock {
  * has finished it. */
 static sp_status step_begin_part(void *arg, sp_step_part part, const sp_batch *batch)
 {
+    static const char *const host_part[SP_STEP_PARTS] = {
+        [SP_STEP_READ] = "host_read",       [SP_STEP_FORWARD] = "host_forward",
+        [SP_STEP_LOSS] = "host_loss",       [SP_STEP_BACKWARD] = "host_backward",
+        [SP_STEP_RECYCLE] = "host_recycle", [SP_STEP_REDUCE] = "host_reduce",
+        [SP_STEP_UPDATE] = "host_update"};
     step_clock *clock = arg;
     sp_resources *r = &clock->training->resources;
 
@@ -59,7 +64,9 @@ static sp_status step_begin_part(void *arg, sp_step_part part, const sp_batch *b
     clock->part = part;
     clock->at = sp_now_s();
     clock->training->batch = batch;
-    return SP_OK;
+    return clock->training->trace
+               ? bench_trace_part(clock->training->trace, host_part[part])
+               : SP_OK;
 }
 
 static sp_status bench_step_run(void *arg)

@@ -159,6 +159,8 @@ batch : { size = 1; };
 net : { family = "dummy"; };
 END
 layers --quick one.deck
+check host_clear host_read host_forward host_loss host_backward host_recycle host_reduce \
+    host_update
 # Their work is the step's. Of times on a machine with other programs no such thing is known.
 holds "the layers are not the step" '
 /"name":"conv_[fg]/ { flops += value("gflops") * value("ms") }
