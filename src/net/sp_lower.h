@@ -96,8 +96,8 @@ typedef struct sp_lowered {
  */
 sp_status sp_lower(sp_lowered *lowered, const sp_graph *graph, bool is_bf16);
 void sp_lowered_destroy(sp_lowered *lowered);
-/* Marks the values of recomputation; sp_lower does it. The rule, which finds
- * about half of the memory at the cost of a sixth of the step's products:
+/* Marks the values of recomputation; sp_lower does it. The rule, which saves about half
+ * of the memory (a step of minkunet34 took 1.19 to 1.21 times as long on a CPU):
  *
  *     kept        a convolution that a norm with an addition reads, that leads to a
  *                 coarser level, or that reads the features; what a convolution to a
