@@ -438,7 +438,7 @@ static sp_status merge(sp_dataset *set, sp_dataset *part, int64_t n)
     set->has_subvoxel = part[0].has_subvoxel;
     set->has_points = part[0].has_points;
     count(set, part, n);
-    set->shard = calloc((size_t)n, sizeof *set->shard);
+    set->shard = n > 0 ? calloc((size_t)n, sizeof *set->shard) : NULL;
     if (!set->shard)
         return SP_FAIL(SP_EMEM, "no memory for the index of %lld files", (long long)n);
     set->n_shards = (int)n;
