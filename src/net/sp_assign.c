@@ -334,14 +334,14 @@ bool sp_assign_is_used(const sp_assign *a, int s)
 }
 
 /* True if the gradient of value x may be written over its activation: with little
- * memory, if step s is the last that reads the activation. Both hold the range until
- * the step ends. */
+ * memory or recomputation, if step s is the last that reads the activation. Both hold
+ * the range until the step ends. */
 static bool can_replace(const sp_assign *a, int s, int x)
 {
     const sp_lower_value *value = &a->low->value[x];
 
-    return a->rules.is_low_memory && value->home == x && value->until == s &&
-           a->value[x].act.range >= 0;
+    return (a->rules.is_low_memory || a->rules.is_recomputed) && value->home == x &&
+           value->until == s && a->value[x].act.range >= 0;
 }
 
 /* Makes the gradient of `to` columns of the gradient of `from`. Both hold the range
@@ -398,15 +398,21 @@ static void route_norm(sp_assign *a, int s, sp_grad_route *route)
     route[0] = route_of(a, s, step->in[0], is_taken ? OVER_INPUT : OVER_GRAD);
 }
 
-static void route_concat(sp_assign *a, const sp_lower_step *step, sp_grad_route *route)
+/* With recomputation an input whose own backward pass does not come next gets a copy of
+ * its gradient: as columns it would hold those of the other inputs until then. */
+static void route_concat(sp_assign *a, int s, sp_grad_route *route)
 {
+    const sp_lower_step *step = &a->low->step[s];
     int column = 0;
 
     for (int k = 0; k < step->n_in; k++) {
         const sp_lower_value *x = &a->low->value[step->in[k]];
 
-        route[k] = !x->needs_grad ? SP_GRAD_NONE : SP_GRAD_ADDED;
-        if (x->needs_grad && a->value[step->in[k]].grad.range < 0) {
+        if (a->rules.is_recomputed && x->step != s - 1) {
+            route[k] = route_of(a, s, step->in[k], OVER_NOTHING);
+        } else if (!x->needs_grad || a->value[step->in[k]].grad.range >= 0) {
+            route[k] = x->needs_grad ? SP_GRAD_ADDED : SP_GRAD_NONE;
+        } else {
             share_grad(a, step->out, step->in[k], column);
             route[k] = SP_GRAD_VIEW;
         }
@@ -462,7 +468,7 @@ void sp_assign_backward(sp_assign *a, int s, sp_grad_route route[SP_MAX_INPUTS])
         return;
     }
     if (step->op == SP_OP_CONCAT) {
-        route_concat(a, step, route);
+        route_concat(a, s, route);
         return;
     }
     for (int k = 0; k < step->n_in; k++)
@@ -480,6 +486,10 @@ void sp_assign_backward_end(sp_assign *a, int s)
     sp_assign_drop(a, &a->value[step->out].grad);
     for (int v = step->used_last; v >= 0; v = a->low->value[v].next_used)
         sp_assign_drop_act(a, v);
+    /* The columns of a concat are needed again by the layers before its inputs. */
+    if (a->rules.is_recomputed && step->op == SP_OP_CONCAT &&
+        !sp_assign_keeps(a, sp_lowered_home(a->low, step->out)))
+        sp_assign_drop_act(a, sp_lowered_home(a->low, step->out));
 }
 
 /* ---- measuring ---- */

@@ -55,6 +55,17 @@ static bool is_needed_soon(const restoring *r, int home)
     return false;
 }
 
+/* True for a convolution over a map within a level coarser than the finest. Others may be
+ * computed from it, so it stays until its own use: each is computed again once. */
+static bool is_worth_holding(const sp_lowered *low, const sp_lower_value *value)
+{
+    const sp_lower_step *step = &low->step[value->step];
+
+    return value->level > 0 && step->op == SP_OP_CONV &&
+           low->graph->node[step->layer].map >= 0 &&
+           low->value[step->in[0]].level == value->level;
+}
+
 static void pin(const restoring *r, int v, int by)
 {
     r->a->value[sp_lowered_home(r->a->low, v)].n_pins += by;
@@ -73,7 +84,9 @@ static void drop_passed(const restoring *r, const sp_lower_step *step)
         if (value->home != x || sp_assign_keeps(a, x) || a->value[x].n_pins > 0)
             continue;
         if (a->value[x].act.range == a->value[step->out].act.range ||
-            value->is_for_norms || (a->rules.is_recomputed && !is_needed_soon(r, x)))
+            value->is_for_norms ||
+            (a->rules.is_recomputed && !is_needed_soon(r, x) &&
+             !is_worth_holding(a->low, value)))
             sp_assign_drop_act(a, x);
     }
 }

@@ -96,16 +96,17 @@ typedef struct sp_lowered {
  */
 sp_status sp_lower(sp_lowered *lowered, const sp_graph *graph, bool is_bf16);
 void sp_lowered_destroy(sp_lowered *lowered);
-/* Marks the values of recomputation; sp_lower does it. The rule, which saves about half
- * of the memory (a step of minkunet34 took 1.19 to 1.21 times as long on a CPU):
+/* Marks the values of recomputation; sp_lower does it. The rule, which halves the memory
+ * of activations (a step of minkunet34 took 1.26 times as long on a CPU):
  *
- *     kept        a convolution that a norm with an addition reads, that leads to a
- *                 coarser level, or that reads the features; what a convolution to a
- *                 finer level reads; all but convolutions, norms, activations and
- *                 concats that copy nothing
+ *     kept        on the finest level the convolution at the end of each residual block,
+ *                 on coarser levels that of every second block; a convolution that leads
+ *                 to a coarser level or reads the features; what a convolution to a finer
+ *                 level or the last step reads; all but convolutions, norms, activations
+ *                 and concats that copy nothing
  *     recomputed  norms, activations, other convolutions. Of convolutions over a map in
- *                 a row every second one is kept, so each is computed again from values
- *                 that are near.
+ *                 a row every second one is kept on the finest level, on coarser levels
+ *                 every fourth, and what was computed again there stays until its use.
  * SP_EMEM. */
 sp_status sp_lower_mark_recomputed(sp_lowered *lowered);
 /* True for a concat that copies nothing, since all its inputs are written into its

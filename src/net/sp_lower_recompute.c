@@ -8,13 +8,20 @@
 /* Convolutions without a kernel map, or to a finer level, have few products. They may
  * follow one another up to this number. */
 enum { MOST_SMALL = 4 };
+/* As many convolutions over a map within a level may follow one another: on the finest
+ * level, whose few tensors are as large as all others together, and on coarser ones. */
+enum { MOST_FINEST = 1, MOST_COARSER = 3 };
+
+/* What is known of the convolution at the end of the block that writes a value: the
+ * block comes last in its row, or the one after it drops or keeps its own. */
+typedef enum redo_end { END_IS_LAST, END_IS_KEPT, END_IS_DROPPED } redo_end;
 
 /* What has to be computed again for a value before the value itself. */
 typedef struct redo_tree {
     int n_convs;
-    bool has_map; /* one of the convolutions runs over a map within a level */
-    /* a norm with an addition reads the value, or a convolution to a finer level */
-    bool is_kept;
+    int n_maps;   /* of n_convs, those in a row over a map within a level */
+    bool is_kept; /* the value is kept in any case (redo_keep_inputs) */
+    redo_end end;
 } redo_tree;
 
 static bool leads_to_finer(const sp_lowered *low, const sp_lower_step *step)
@@ -29,17 +36,44 @@ static bool leads_to_coarser(const sp_lowered *low, const sp_lower_step *step)
            low->value[step->out].level > low->value[step->in[0]].level;
 }
 
+static bool is_conv_of_block(const sp_lowered *low, const sp_lower_step *norm)
+{
+    const int x = norm->in[0];
+
+    return norm->op == SP_OP_BATCHNORM && norm->n_in > 1 && low->value[x].step >= 0 &&
+           low->step[low->value[x].step].op == SP_OP_CONV;
+}
+
+/* Keeps the convolutions at the end of residual blocks. Of blocks in a row on a coarser
+ * level it keeps every second: beginning with the last, unless the output of that one is
+ * kept. */
+static void redo_keep_ends(const sp_lowered *low, redo_tree *tree)
+{
+    for (int s = low->n_steps - 1; s >= 0; s--) {
+        const sp_lower_step *norm = &low->step[s];
+        const redo_tree *out = &tree[norm->out];
+        bool is_kept;
+
+        if (!is_conv_of_block(low, norm))
+            continue;
+        is_kept = low->value[norm->out].level == 0 || out->end == END_IS_KEPT ||
+                  (out->end == END_IS_LAST && !out->is_kept);
+        tree[norm->in[0]].is_kept |= is_kept;
+        tree[norm->in[1]].end = is_kept ? END_IS_DROPPED : END_IS_KEPT;
+    }
+}
+
+/* Keeps what convolutions to finer levels and the last step read, and ends of blocks. */
 static void redo_keep_inputs(const sp_lowered *low, redo_tree *tree)
 {
     for (int s = 0; s < low->n_steps; s++) {
-        const sp_lower_step *step = &low->step[s];
-        const int x = step->in[0];
+        const int x = low->step[s].in[0];
 
-        if ((step->op == SP_OP_BATCHNORM && step->n_in > 1 && low->value[x].step >= 0 &&
-             low->step[low->value[x].step].op == SP_OP_CONV) ||
-            (leads_to_finer(low, step) && low->value[x].home == x))
+        if ((leads_to_finer(low, &low->step[s]) || s == low->n_steps - 1) &&
+            low->value[x].home == x)
             tree[x].is_kept = true;
     }
+    redo_keep_ends(low, tree);
 }
 
 /* True if a convolution is computed again; *tree is the tree of its input, and becomes
@@ -48,27 +82,40 @@ static bool redo_conv(const sp_lowered *low, const sp_lower_step *step,
                       const redo_tree *input, redo_tree *tree)
 {
     const bool has_map = low->graph->node[step->layer].map >= 0;
+    const int most = low->value[step->out].level == 0 ? MOST_FINEST : MOST_COARSER;
 
     if (step->in[0] == 0 || step->out == low->n_values - 1 ||
         leads_to_coarser(low, step))
         return false;
     if (leads_to_finer(low, step) ? !input->is_kept
-        : has_map                 ? tree->has_map
+        : has_map                 ? tree->n_maps >= most
                                   : tree->n_convs >= MOST_SMALL)
         return false;
     tree->n_convs++;
-    tree->has_map |= has_map && !leads_to_finer(low, step);
+    tree->n_maps += has_map && !leads_to_finer(low, step);
     return true;
+}
+
+/* The tree of a step's inputs. What a block adds on a coarser level does not count: its
+ * convolutions stay once they were computed again (sp_assign_restore). */
+static redo_tree redo_inputs(const sp_lowered *low, const sp_lower_step *step,
+                             const redo_tree *trees)
+{
+    redo_tree tree = {.is_kept = trees[step->out].is_kept};
+    const int n = low->value[step->out].level == 0 ? step->n_in : 1;
+
+    for (int k = 0; k < n; k++) {
+        tree.n_convs += trees[step->in[k]].n_convs;
+        if (trees[step->in[k]].n_maps > tree.n_maps)
+            tree.n_maps = trees[step->in[k]].n_maps;
+    }
+    return tree;
 }
 
 static bool redo_step(const sp_lowered *low, const sp_lower_step *step,
                       const redo_tree *trees, redo_tree *tree)
 {
-    for (int k = 0; k < step->n_in; k++) {
-        tree->n_convs += trees[step->in[k]].n_convs;
-        tree->has_map |= trees[step->in[k]].has_map;
-    }
-    if (trees[step->out].is_kept)
+    if (tree->is_kept)
         return false;
     if (step->op == SP_OP_CONV)
         return redo_conv(low, step, &trees[step->in[0]], tree);
@@ -87,7 +134,7 @@ sp_status sp_lower_mark_recomputed(sp_lowered *low)
         low->value[v].is_recomputed = low->value[v].home == v && v > 0;
     for (int s = 0; s < low->n_steps; s++) {
         const sp_lower_step *step = &low->step[s];
-        redo_tree tree = {.is_kept = trees[step->out].is_kept};
+        redo_tree tree = redo_inputs(low, step, trees);
 
         if (redo_step(low, step, trees, &tree))
             trees[step->out] = tree;
