@@ -152,6 +152,9 @@ const sp_key sp_deck_key[] = {
  "merge the predictions of overlapping blocks, point by point"},
 {"eval", "views", SP_KEY_INT, AT(eval.views), "1", "[1, 24]", "views", NULL,
  "turned, mirrored and scaled views whose mean is predicted; 1: as stored"},
+{"eval", "range", SP_KEY_REALS, AT(eval.range), "[]", "[-1e9, 1e9]", "m", NULL,
+ "[x0, y0, z0, x1, y1, z1]: evaluations leave out voxels outside of this box of the "
+ "scans' coordinates; []: leave none out"},
 {"eval", "members", SP_KEY_TEXTS, AT(eval.members), "[]", NULL, NULL, NULL,
  "further models for eval and predict, whose probabilities are averaged with the first "
  "one's: run folders, checkpoints or packed models"},

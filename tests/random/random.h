@@ -120,6 +120,7 @@ typedef struct rnd_case {
     char deck[DECK_SIZE];
     int ranks;
     bool is_world, is_off, is_coarse; /* deterministic = world, off; merged voxels */
+    bool is_ranged;   /* eval.range leaves voxels out */
     bool is_rankless; /* the numbers do not depend on how many ranks there are */
     bool has_eval, has_init;
     /* running */

@@ -179,6 +179,9 @@ static void draw_batch(rnd_case *c)
     PUT(c, "};\n");
     PUT(c, "eval : { ");
     put_choice(c, "eval.views", "1 1 1 2 9");
+    c->is_ranged = rnd_chance(c, 15, "eval.range");
+    if (c->is_ranged)
+        PUT(c, "range = [-1e6, -1e6, %.17g, 1e6, 1e6, 1e6]; ", 4 * c->voxel_size);
     PUT(c, "};\n");
     c->is_rankless = scope < 2 && budget < 3;
 }
