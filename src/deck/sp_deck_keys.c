@@ -299,7 +299,8 @@ const sp_key sp_deck_key[] = {
 {"run", "overlap", SP_KEY_BOOL, AT(run.overlap), "true", NULL, NULL, NULL,
  "sum gradients while the backward pass goes on"},
 {"run", "eval_every", SP_KEY_INT, AT(run.eval_every), "1", "[0, inf)", "epochs", NULL,
- "epochs between evaluations; 0: no evaluation"},
+ "epochs between evaluations, the last of which is at the end; 0: no evaluation, at the "
+ "end neither"},
 {"run", "log_every", SP_KEY_INT, AT(run.log_every), "10", "[0, inf)", "steps", NULL,
  "steps between lines of the log; 0: once an epoch"},
 {"run", "checkpoint_every", SP_KEY_INT, AT(run.checkpoint_every), "0", "[0, inf)",
