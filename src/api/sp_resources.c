@@ -329,6 +329,7 @@ static sp_status resources_create_loader(sp_resources *r, const sp_dataset *set,
         .with_context = !is_training && r->config->eval.merge,
         .view = r->evaluation.views.at,
         .n_views = is_training ? 0 : r->evaluation.views.n,
+        .range = r->is_predicting ? NULL : &r->config->eval.range,
         .n_slots = n_slots,
         /* Other models plan on the calling thread, and a backend plans one batch at a
          * time. */

@@ -44,6 +44,10 @@ typedef struct sp_augment {
     double edge;   /* of the network's voxels; the unit of all lengths is the same */
     double drop;   /* the probability that a stored voxel is left out */
     double jitter; /* the standard deviation of the noise on normalized features */
+    /* Rows outside of this box of the scan's coordinates are left out (eval.range), or
+     * NULL. Borrowed. */
+    const sp_doubles *range;
+    double stored_edge; /* of the shards' voxels, for `range` */
     bool is_mixed; /* stored rows may have the same coordinates (data/sp_mix.h) */
     uint64_t seed, epoch, sample;
     /* The feature columns that move as the voxels do, or NULL. Borrowed. */

@@ -72,22 +72,28 @@ static void crop_move_row(sp_sample *s, int64_t from, int64_t to, int c)
 
 /* ---- the range ---- */
 
+bool sp_crop_is_within(const sp_doubles *range, double voxel_size, const sp_sample *s,
+                       int64_t row)
+{
+    bool is_inside = true;
+
+    assert(range->n == 6 && 0 <= row && row < s->n);
+    for (int a = 0; a < 3; a++) {
+        const double x = crop_place_of(s, row, a) * voxel_size + s->origin[a];
+
+        is_inside = is_inside && range->at[a] <= x && x < range->at[a + 3];
+    }
+    return is_inside;
+}
+
 static void crop_to_range(const sp_doubles *range, double voxel_size, int c,
                           sp_sample *s)
 {
     int64_t n = 0;
 
-    for (int64_t i = 0; i < s->n; i++) {
-        bool is_inside = true;
-
-        for (int a = 0; a < 3; a++) {
-            const double x = crop_place_of(s, i, a) * voxel_size + s->origin[a];
-
-            is_inside = is_inside && range->at[a] <= x && x < range->at[a + 3];
-        }
-        if (is_inside)
+    for (int64_t i = 0; i < s->n; i++)
+        if (sp_crop_is_within(range, voxel_size, s, i))
             crop_move_row(s, i, n++, c);
-    }
     s->n = n;
 }
 

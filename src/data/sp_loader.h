@@ -85,6 +85,9 @@ typedef struct sp_loader_options {
      * view[0], view[1], ...; view[0] changes nothing. n_views 0 is one view. */
     const struct sp_augment *view;
     int n_views;
+    /* An evaluation leaves out the voxels outside of this box (eval.range) and ignores
+     * their labels and their points'; NULL or empty: it has all. */
+    const sp_doubles *range;
     int n_slots; /* at least 2 */
     /* sp_loader_next voxelizes and plans a batch once its samples are read; else
      * planners do, ahead. */

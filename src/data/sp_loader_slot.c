@@ -74,6 +74,19 @@ void sp_loader_slot_destroy(loader_slot *slot, const sp_backend *backend)
 
 /* ---- fill ---- */
 
+/* Reports once that a sample has no voxel within the range that `key` gives. */
+static void slot_warn_of_empty(const loader_filler *f, int64_t id, const char *key,
+                               const char *what_follows)
+{
+    const sp_dataset *set = f->options->set;
+    const sp_shard *shard = &set->shard[sp_dataset_shard_of(set, id)];
+
+    if (!__atomic_exchange_n(f->has_warned, true, __ATOMIC_RELAXED))
+        sp_log_warn("sample %lld of %s has no voxel within %s: %s (reported once)",
+                    (long long)(id - shard->first_sample), shard->path, key,
+                    what_follows);
+}
+
 /* Crops the sample that was read as number `read`; its crop is drawn as sample `of`'s,
  * with this seed. A sample that augment.range empties is reported once. */
 static sp_status slot_crop_one(loader_filler *f, loader_slot *slot, int read,
@@ -86,14 +99,8 @@ static sp_status slot_crop_one(loader_filler *f, loader_slot *slot, int read,
 
     SP_TRY(sp_crop_apply(o->config, &crop, o->set->voxel_size, o->n_columns,
                          &f->scratch, s));
-    if (before > 0 && s->n == 0 &&
-        !__atomic_exchange_n(f->has_warned, true, __ATOMIC_RELAXED)) {
-        const sp_shard *shard = &o->set->shard[sp_dataset_shard_of(o->set, s->id)];
-
-        sp_log_warn("sample %lld of %s has no voxel within augment.range: it trains "
-                    "nothing (reported once)",
-                    (long long)(s->id - shard->first_sample), shard->path);
-    }
+    if (before > 0 && s->n == 0)
+        slot_warn_of_empty(f, s->id, "augment.range", "it trains nothing");
     return SP_OK;
 }
 
@@ -151,12 +158,27 @@ static sp_status mix_sample(loader_filler *f, const loader_slot *slot, int b,
                            &slot->sample[partner], &f->scratch, out);
 }
 
+/* The voxels outside of eval.range and their points are not evaluated. */
+static void slot_ignore_outside(const loader_filler *f, sp_sample *s,
+                                const sp_voxels *voxels)
+{
+    for (int64_t i = 0; i < s->n; i++)
+        if (voxels->row_of[i] < 0)
+            s->labels[i] = SP_IGNORE;
+    for (int64_t i = 0; i < s->n_points; i++)
+        if (voxels->row_of[s->point_voxel[i]] < 0)
+            s->point_labels[i] = SP_IGNORE;
+    if (voxels->n == 0 && f->has_warned)
+        slot_warn_of_empty(f, s->id, "eval.range", "nothing of it is evaluated");
+}
+
 /* Voxelizes sample b. A sample without voxels is left out: it may be one that could not
  * be read and has no arrays. */
 static sp_status voxelize_sample(loader_filler *f, const loader_slot *slot, int b,
                                  sp_voxels *out)
 {
     const sp_loader_options *o = f->options;
+    const bool has_range = !o->is_training && o->range && o->range->n;
     sp_augment aug = sp_augment_none();
     bool is_mixed;
 
@@ -175,8 +197,13 @@ static sp_status voxelize_sample(loader_filler *f, const loader_slot *slot, int 
     aug.vectors = &o->vectors;
     aug.colors = o->is_training ? &f->colors : NULL;
     aug.is_mixed = f->bank != NULL;
-    return sp_voxelize(&slot->sample[b], &aug, f->factor, o->n_columns, o->mean, o->std,
-                       &f->scratch, out);
+    aug.range = has_range ? o->range : NULL;
+    aug.stored_edge = o->set->voxel_size;
+    SP_TRY(sp_voxelize(&slot->sample[b], &aug, f->factor, o->n_columns, o->mean, o->std,
+                       &f->scratch, out));
+    if (has_range)
+        slot_ignore_outside(f, &slot->sample[b], out);
+    return SP_OK;
 }
 
 static sp_status voxelize_samples(loader_filler *f, const loader_slot *slot)
@@ -276,9 +303,9 @@ static sp_status build_plan(loader_filler *f, loader_slot *slot)
     sp_status rc;
 
     sp_range_begin(o->backend, "plan");
-    rc = o->backend->ops->plan_build(o->backend, o->spec, all->coords,
-                                     all->sample_row, slot->batch.n_samples,
-                                     &slot->device, &slot->batch.plan);
+    rc = o->backend->ops->plan_build(o->backend, o->spec, all->coords, all->sample_row,
+                                     slot->batch.n_samples, &slot->device,
+                                     &slot->batch.plan);
     sp_range_end(o->backend);
     f->plan_s = sp_now_s() - begun;
     return rc;

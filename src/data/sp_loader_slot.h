@@ -50,7 +50,9 @@ typedef struct loader_filler {
     const bool *is_pasted; /* of sp_mixer; borrowed */
     sp_colors colors;
     const sp_bank *bank; /* NULL: nothing is pasted. Borrowed */
-    bool *has_warned;    /* of a sample without voxels in augment.range; of all fillers */
+    /* Of a sample without voxels in augment.range or eval.range; of all fillers. NULL:
+     * nothing is reported. */
+    bool *has_warned;
     /* Holds the voxels of a batch before the plan orders them, and what plan_build
      * needs meanwhile. */
     sp_arena scratch;

@@ -6,6 +6,7 @@
 
 #include "base/sp_rng.h"
 #include "compute/sp_backend.h"
+#include "data/sp_crop.h"
 
 sp_status sp_voxel_factor(const sp_config *config, const sp_dataset *set,
                           double *factor)
@@ -72,20 +73,23 @@ static int32_t find_or_add(work *w, const int32_t *c, uint32_t place, int32_t n)
     return n;
 }
 
-/* Draws which of the m rows from `first` on are dropped. */
-static void draw_dropped(const work *w, int32_t first, int32_t m, bool *is_dropped)
+/* Finds which of the m rows from `first` on are dropped: by chance, or since they are
+ * outside of the range. */
+static void find_dropped(const work *w, int32_t first, int32_t m, bool *is_dropped)
 {
-    sp_rng rng =
-        sp_rng_open(w->aug->seed, SP_RNG_VOXEL_DROP, w->aug->epoch, w->aug->sample);
+    const sp_augment *aug = w->aug;
+    sp_rng rng = sp_rng_open(aug->seed, SP_RNG_VOXEL_DROP, aug->epoch, aug->sample);
     uint32_t words[BATCH];
 
-    if (!(w->aug->drop > 0)) {
-        memset(is_dropped, 0, (size_t)m * sizeof *is_dropped);
-        return;
-    }
-    sp_rng_words(&rng, (uint64_t)first, m, words);
-    for (int32_t i = 0; i < m; i++)
-        is_dropped[i] = sp_rng_to_unit(words[i]) < w->aug->drop;
+    memset(is_dropped, 0, (size_t)m * sizeof *is_dropped);
+    if (aug->drop > 0)
+        sp_rng_words(&rng, (uint64_t)first, m, words);
+    for (int32_t i = 0; aug->drop > 0 && i < m; i++)
+        is_dropped[i] = sp_rng_to_unit(words[i]) < aug->drop;
+    for (int32_t i = 0; aug->range && i < m; i++)
+        is_dropped[i] =
+            is_dropped[i] ||
+            !sp_crop_is_within(aug->range, aug->stored_edge, w->in, first + i);
 }
 
 /* Numbers the voxels in the order of their first rows: sets row_of, coords and n of the
@@ -101,7 +105,7 @@ static void number_voxels(work *w)
     for (int32_t first = 0; first < w->n; first += BATCH) {
         m = w->n - first < BATCH ? w->n - first : BATCH;
         c = w->moved.coords + 3 * (int64_t)first;
-        draw_dropped(w, first, m, is_dropped);
+        find_dropped(w, first, m, is_dropped);
         for (int32_t i = 0; w->moved.is_merged && i < m; i++) {
             place[i] = begin_of(w, c + 3 * i);
             __builtin_prefetch(&w->table[place[i]], 1);

@@ -1,7 +1,7 @@
 /* Voxelization of one sample, augmented or as stored. Local; pure functions of their
  * arguments.
  *
- *     stored rows --> drop --> sp_augment_move --> voxelize --> features, labels
+ *     stored rows --> drop, range --> sp_augment_move --> voxelize --> features, labels
  *
  * data/sp_augment.h moves rows and features. Rows that meet in one voxel are
  * merged. The features of a voxel are unchanged, but for vectors, before they are
@@ -28,7 +28,7 @@ typedef struct sp_voxels {
     int32_t *coords; /* [n][3] */
     float *features; /* [n][c] */
     int32_t *labels; /* [n] */
-    int32_t *row_of; /* [in->n] the voxel of each stored row; -1: dropped */
+    int32_t *row_of; /* [in->n] the voxel of each stored row; -1: left out */
 } sp_voxels;
 
 /* Applies `aug`, then merges to voxels `factor` >= 1 times the stored edge (1: as

@@ -120,6 +120,7 @@ typedef struct sp_config {
     struct {
         bool merge;
         int views;
+        sp_doubles range; /* as augment.range */
         sp_strings members;
     } eval;
     struct {

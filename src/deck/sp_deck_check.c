@@ -119,18 +119,18 @@ static sp_status deck_check_mix(const sp_config *config)
     return SP_OK;
 }
 
-static sp_status deck_check_range(const sp_config *config)
+static sp_status deck_check_range(const sp_config *config, const sp_doubles *range,
+                                  const char *key)
 {
-    const sp_doubles *range = &config->augment.range;
     bool is_box = range->n == 6;
 
     for (int a = 0; is_box && a < 3; a++)
         is_box = range->at[a] < range->at[a + 3];
     if (range->n != 0 && !is_box)
         return SP_FAIL(SP_EUSAGE,
-                       "%saugment.range takes [] or [x0, y0, z0, x1, y1, z1] with "
-                       "x0 < x1, y0 < y1 and z0 < z1",
-                       sp_config_where(config, "augment.range"));
+                       "%s%s takes [] or [x0, y0, z0, x1, y1, z1] with x0 < x1, "
+                       "y0 < y1 and z0 < z1",
+                       sp_config_where(config, key), key);
     return SP_OK;
 }
 
@@ -164,7 +164,8 @@ sp_status sp_deck_check_together(const sp_config *config)
     SP_TRY(check_lists(config));
     SP_TRY(deck_check_val_sets(config));
     SP_TRY(deck_check_mix(config));
-    SP_TRY(deck_check_range(config));
+    SP_TRY(deck_check_range(config, &config->augment.range, "augment.range"));
+    SP_TRY(deck_check_range(config, &config->eval.range, "eval.range"));
     SP_TRY(deck_check_crop(config));
     SP_TRY(check_elastic(config));
     if (config->train.optimizer == SP_SGD && config->train.dampening > 0 &&

@@ -152,6 +152,9 @@ const sp_key sp_deck_key[] = {
  "merge the predictions of overlapping blocks, point by point"},
 {"eval", "views", SP_KEY_INT, AT(eval.views), "1", "[1, 24]", "views", NULL,
  "turned, mirrored and scaled views whose mean is predicted; 1: as stored"},
+{"eval", "range", SP_KEY_REALS, AT(eval.range), "[]", "[-1e9, 1e9]", "m", NULL,
+ "[x0, y0, z0, x1, y1, z1]: evaluations leave out voxels outside of this box of the "
+ "scans' coordinates; []: leave none out"},
 {"eval", "members", SP_KEY_TEXTS, AT(eval.members), "[]", NULL, NULL, NULL,
  "further models for eval and predict, whose probabilities are averaged with the first "
  "one's: run folders, checkpoints or packed models"},
@@ -296,7 +299,8 @@ const sp_key sp_deck_key[] = {
 {"run", "overlap", SP_KEY_BOOL, AT(run.overlap), "true", NULL, NULL, NULL,
  "sum gradients while the backward pass goes on"},
 {"run", "eval_every", SP_KEY_INT, AT(run.eval_every), "1", "[0, inf)", "epochs", NULL,
- "epochs between evaluations; 0: no evaluation"},
+ "epochs between evaluations, the last of which is at the end; 0: no evaluation, at the "
+ "end neither"},
 {"run", "log_every", SP_KEY_INT, AT(run.log_every), "10", "[0, inf)", "steps", NULL,
  "steps between lines of the log; 0: once an epoch"},
 {"run", "checkpoint_every", SP_KEY_INT, AT(run.checkpoint_every), "0", "[0, inf)",

@@ -22,7 +22,7 @@ static sp_status open_single(label_net *n, const label_model *m)
         SP_TRY(sp_arena_create(&n->features, 0, "features"));
         n->infer->resources.net.features.arena = &n->features;
     }
-    return sp_infer_open_single(n->infer, &n->set, &n->views, &n->single);
+    return sp_infer_open_single(n->infer, &n->set, &n->views, NULL, &n->single);
 }
 
 sp_status label_net_open(label_net *n, label_model *m, int n_views)

@@ -100,6 +100,27 @@ sp_status sp_scan_add(sp_scan *scan, const char *name, sp_scan_field field)
     return SP_OK;
 }
 
+/* The first field of the same name as field i, or i. */
+static int scan_first_of_name(const sp_scan *scan, int i)
+{
+    const int first =
+        scan->field[i].name[0] ? sp_scan_find(scan, scan->field[i].name) : i;
+
+    return first < 0 ? i : first;
+}
+
+/* Refuses a name that --columns gives to two columns. */
+static sp_status scan_expect_distinct(const sp_scan *scan)
+{
+    for (int i = 0; scan->options.columns && i < scan->n_fields; i++)
+        if (scan_first_of_name(scan, i) != i)
+            return SP_FAIL(SP_EUSAGE,
+                           "%s: --columns %s: two columns are named %s (- for one to "
+                           "pass over)",
+                           scan->path, scan->options.columns, scan->field[i].name);
+    return SP_OK;
+}
+
 sp_status sp_scan_name_columns(sp_scan *scan)
 {
     const char *columns = scan->options.columns, *at = columns ? columns : "x,y,z";
@@ -147,6 +168,20 @@ static const char *list_fields(const sp_scan *scan, char *text, size_t bytes)
     return text;
 }
 
+/* Refuses coordinates that a file has under one name twice. */
+static sp_status scan_expect_one_axis(const sp_scan *scan, int a)
+{
+    const char *name = scan->field[scan->axis[a]].name;
+
+    for (int i = 0; i < scan->n_fields; i++)
+        if (i != scan->axis[a] && strcmp(scan->field[i].name, name) == 0)
+            return SP_FAIL(SP_EUSAGE,
+                           "%s: has two columns %s; of text, --columns x,y,z,... says "
+                           "what each is (- for one to pass over)",
+                           scan->path, name);
+    return SP_OK;
+}
+
 /* Finds x, y and z. A missing one is an error of --columns if that is given, else of
  * the file. */
 static sp_status find_axes(sp_scan *scan)
@@ -166,6 +201,9 @@ static sp_status find_axes(sp_scan *scan)
             return SP_FAIL(scan->options.columns ? SP_EUSAGE : SP_EDATA,
                            "%s: no coordinate %c; there are: %s", scan->path, 'x' + a,
                            list_fields(scan, text, sizeof text));
+    SP_TRY(scan_expect_distinct(scan));
+    for (int a = 0; a < 3; a++)
+        SP_TRY(scan_expect_one_axis(scan, a));
     return sp_scan_find_unit(scan);
 }
 

@@ -379,7 +379,8 @@ sp_status sp_infer_open_net(sp_infer *infer)
 }
 
 sp_status sp_infer_open_single(sp_infer *infer, const sp_dataset *set,
-                               const sp_views *views, sp_single **single)
+                               const sp_views *views, const sp_doubles *range,
+                               sp_single **single)
 {
     sp_resources *r = &infer->resources;
     const sp_loader_options options = {.set = set,
@@ -392,7 +393,8 @@ sp_status sp_infer_open_single(sp_infer *infer, const sp_dataset *set,
                                        .std = r->norm.std,
                                        .vectors = r->vectors,
                                        .view = views->at,
-                                       .n_views = views->n};
+                                       .n_views = views->n,
+                                       .range = range};
 
     return sp_single_create(single, &options);
 }

@@ -164,15 +164,17 @@ sp_status sp_members_open(sp_members *m, sp_infer *first, char *const *column, i
 
 /* ---- networks ---- */
 
-static sp_status members_open_single(sp_member *k, const sp_dataset *set,
-                                     const sp_views *views)
+static sp_status members_open_single(sp_member *k, const sp_resources *first,
+                                     const sp_dataset *set, const sp_views *views)
 {
+    const sp_doubles *range = first->is_predicting ? NULL : &first->config->eval.range;
+
     k->source = (sp_shard){.path = k->infer.path};
     k->set = (sp_dataset){.n_shards = 1,
                           .shard = &k->source,
                           .voxel_size = set->voxel_size,
                           .has_subvoxel = set->has_subvoxel};
-    return sp_infer_open_single(&k->infer, &k->set, views, &k->single);
+    return sp_infer_open_single(&k->infer, &k->set, views, range, &k->single);
 }
 
 sp_status sp_members_open_nets(sp_members *m, const sp_dataset *set,
@@ -180,8 +182,9 @@ sp_status sp_members_open_nets(sp_members *m, const sp_dataset *set,
 {
     for (int k = 0; k < m->n; k++) {
         SP_TRY(sp_infer_open_net_beside(&m->member[k].infer, m->first));
-        SP_TRY(sp_comm_agree(m->first->resources.comm,
-                             members_open_single(&m->member[k], set, views)));
+        SP_TRY(sp_comm_agree(
+            m->first->resources.comm,
+            members_open_single(&m->member[k], &m->first->resources, set, views)));
     }
     return SP_OK;
 }

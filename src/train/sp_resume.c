@@ -13,8 +13,8 @@
 #include "base/sp_log.h"
 #include "h5/sp_h5.h"
 #include "run/sp_saver.h"
-#include "train/sp_session.h"
 #include "train/sp_init.h"
+#include "train/sp_session.h"
 
 bool sp_resume_is_complete(const sp_trainer *trainer)
 {
@@ -38,6 +38,32 @@ static sp_status compare_key(const sp_config *old, const sp_config *now,
     free(a);
     free(b);
     return rc;
+}
+
+/* Writes what the network is made of, as a message names it. */
+static const char *resume_print_net(const sp_config *config, char *text, size_t bytes)
+{
+    if (config->net.n_layers)
+        snprintf(text, bytes, "net.layers (%d layers)", config->net.n_layers);
+    else
+        snprintf(text, bytes, "net.family = \"%s\"",
+                 sp_family_word[config->net.family]);
+    return text;
+}
+
+/* Of net.layers and net.family only one counts, so both decks must have the same one. */
+static sp_status compare_nets(const sp_config *old, const sp_config *now,
+                              const char *path)
+{
+    char a[64], b[64];
+
+    if (!old->net.n_layers == !now->net.n_layers)
+        return SP_OK;
+    return SP_FAIL(SP_EUSAGE,
+                   "%s: the checkpoint has %s, the deck %s; it must stay the same to "
+                   "continue (run.resume = \"never\" begins anew)",
+                   path, resume_print_net(old, a, sizeof a),
+                   resume_print_net(now, b, sizeof b));
 }
 
 /* If the batch is given for each node or rank, the world's batch changes with their
@@ -112,15 +138,16 @@ static sp_status resume_compare(sp_resources *r, const sp_checkpoint_state *stat
                        (unsigned long long)hash);
     SP_TRY(sp_checkpoint_check_place(path, state, set->n_samples));
     SP_TRY(sp_checkpoint_config(&old, state, path));
-    for (rc = SP_OK; *key && rc == SP_OK; key++)
-        rc = compare_key(&old, r->config, *key, path);
+    rc = compare_nets(&old, r->config, path);
+    for (; *key && rc == SP_OK; key++)
+        if (!old.net.n_layers || strcmp(*key, "net.family") != 0)
+            rc = compare_key(&old, r->config, *key, path);
     if (rc == SP_OK)
         rc = compare_groups(r, state, path);
     if (rc == SP_OK) {
         /* Steps are cut as they were, unless the deck bounds the memory itself. A check
          * has no backend. */
-        if (r->resolved.memory_mb == 0 && r->backend.ops &&
-            !r->backend.ops->is_host)
+        if (r->resolved.memory_mb == 0 && r->backend.ops && !r->backend.ops->is_host)
             r->resolved.memory_mb = old.run.memory_mb;
         now = sp_resources_resolved(r);
         log_changes(&old, &now);
@@ -310,8 +337,7 @@ sp_status sp_resume_begin(sp_trainer *trainer)
         rc = resume_choose(r, &from);
     SP_TRY(sp_comm_agree(r->comm, rc));
     SP_TRY(sp_comm_bcast(r->comm, &from, sizeof from, 0));
-    SP_TRY(sp_comm_bcast(r->comm, &r->resolved,
-                         sizeof r->resolved, 0));
+    SP_TRY(sp_comm_bcast(r->comm, &r->resolved, sizeof r->resolved, 0));
     if (from.is_moving) {
         SP_TRY(sp_run_set_aside(&r->session->run));
         SP_TRY(sp_session_open_log(r->session)); /* the old log has been moved */

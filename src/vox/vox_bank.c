@@ -327,12 +327,20 @@ static sp_status bank_collect(bank *b)
 
 /* ---- the shard ---- */
 
+/* No voxel of an object is without a label, so this number need not be the data set's. */
+static int bank_ignore_label(const sp_dataset *set)
+{
+    if (set->ignore_label >= 0 && set->ignore_label <= UINT16_MAX)
+        return set->ignore_label;
+    return set->n_classes <= UINT8_MAX ? UINT8_MAX : UINT16_MAX;
+}
+
 static sp_status bank_write(const bank *b)
 {
     const sp_dataset *set = &b->set;
     const sp_shard_meta meta = {.voxel_size = set->voxel_size,
                                 .n_classes = set->n_classes,
-                                .ignore_label = set->ignore_label,
+                                .ignore_label = bank_ignore_label(set),
                                 .n_features = set->n_features,
                                 .class_name = set->class_name,
                                 .feature_name = set->feature_name,

@@ -133,6 +133,8 @@ same before r/metrics.jsonl "a finished run changed metrics.jsonl"
 refused '1 2' 2 'net.width: checkpoint .*, deck 0.5; it must stay the same to continue' \
     check base.deck net.width=0.5
 run 2 0 check base.deck net.width=0.5 run.resume=never
+layers='net.layers=( { name = "last"; op = "conv"; out = 4; kernel = 1; } )'
+refused '1 2' 2 'the checkpoint has net.family = ".*", the deck net.layers (1 layers)' check base.deck "$layers"
 status r done 0
 run 2 2 base.deck net.width=0.5
 status r failed 2

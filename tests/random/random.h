@@ -120,8 +120,10 @@ typedef struct rnd_case {
     char deck[DECK_SIZE];
     int ranks;
     bool is_world, is_off, is_coarse; /* deterministic = world, off; merged voxels */
+    bool is_ranged;   /* eval.range leaves voxels out */
     bool is_rankless; /* the numbers do not depend on how many ranks there are */
     bool has_eval, has_init;
+    bool has_bank; /* augment.paste = "bank.h5", made of the training's own shards */
     /* running */
     char folder[PATH_SIZE]; /* shards, case.deck and the runs' folders are here */
     char ways[N_WAYS + 1];
@@ -203,6 +205,10 @@ char *rnd_path(const rnd_case *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void rnd_remove(const char *path);
 bool rnd_make_folder(const char *path);
+
+/* Makes the case's bank, if it has one, by the spvox beside sptrain. Data that are refused
+ * give no bank, and the training is refused as well. */
+bool rnd_bank_make(rnd_case *c);
 
 /* ---- random_read.c ---- */
 typedef struct rnd_eval {

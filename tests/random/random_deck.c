@@ -133,6 +133,19 @@ static void put_colors(rnd_case *c)
     put_choice(c, "augment.color_drop", "0.0 0.2");
 }
 
+/* Objects of some classes of the training's own shards (rnd_bank_make). */
+static void put_paste(rnd_case *c)
+{
+    c->has_bank = rnd_chance(c, 20, "augment.paste");
+    if (!c->has_bank)
+        return;
+    PUT(c, "paste = \"bank.h5\"; ");
+    put_choice(c, "augment.paste_p", "1.0 1.0 0.5");
+    put_choice(c, "augment.paste_classes", "[] [] [\"1\"]");
+    put_choice(c, "augment.paste_count", "5 1 20");
+    put_choice(c, "augment.paste_voxels", "20000 20000 60");
+}
+
 static void draw_augment(rnd_case *c)
 {
     PUT(c, "augment : { ");
@@ -154,6 +167,7 @@ static void draw_augment(rnd_case *c)
     put_choice(c, "augment.mix_classes", "[] [\"0\"] [\"1\",\"0\"]");
     put_choice(c, "augment.mix_bands", "[3,4,5,6] [2]");
     put_crop(c);
+    put_paste(c);
     put_colors(c);
     PUT(c, "};\n");
 }
@@ -179,6 +193,9 @@ static void draw_batch(rnd_case *c)
     PUT(c, "};\n");
     PUT(c, "eval : { ");
     put_choice(c, "eval.views", "1 1 1 2 9");
+    c->is_ranged = rnd_chance(c, 15, "eval.range");
+    if (c->is_ranged)
+        PUT(c, "range = [-1e6, -1e6, %.17g, 1e6, 1e6, 1e6]; ", 4 * c->voxel_size);
     PUT(c, "};\n");
     c->is_rankless = scope < 2 && budget < 3;
 }

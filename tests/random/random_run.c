@@ -192,6 +192,29 @@ rnd_result rnd_run(const rnd_case *c, int ranks, const char *verb, const char *d
     return r;
 }
 
+bool rnd_bank_make(rnd_case *c)
+{
+    const char *program = c->options->sptrain, *end = strrchr(program, '/');
+    char words[PATH_SIZE];
+    command m = {.n = 0};
+    rnd_result r;
+
+    if (!c->has_bank)
+        return true;
+    snprintf(words, sizeof words, "%.*sspvox", end ? (int)(end + 1 - program) : 0,
+             program);
+    add(&m, words);
+    add_all(&m, "bank --out bank.h5 --classes 0,1 --min-voxels 1 --max-voxels 100");
+    for (int i = 0; i < c->train.n_shards; i++) {
+        FREED char *name = rnd_shard_name(c, &c->train, i);
+
+        add(&m, name);
+    }
+    r = start(c, &m, "bank", NULL);
+    return r.code == 0 || r.code == 3 ? true
+                                      : rnd_fault(c, '-', "bank ended with %d", r.code);
+}
+
 /* ---- folders ---- */
 
 char *rnd_path(const rnd_case *c, const char *format, ...)

@@ -250,6 +250,8 @@ static bool run_predictions(rnd_case *c)
 
     if (is_good && c->val.has_labels)
         is_good = evaluate(c, 'e', 0, "e", 4, &eval);
+    if (c->is_ranged) /* predictions have the voxels that are not evaluated */
+        return is_good;
     if (is_good && eval.confusion && !c->is_coarse)
         is_good =
             same_text(c, 'e', "confusion counted from labels", voxels, eval.merged);
@@ -495,7 +497,8 @@ bool rnd_case_run(rnd_case *c)
     if (!rnd_make_folder(c->folder))
         return rnd_fault(c, '-', "cannot make %s", c->folder);
     draw_ways(c);
-    if (!write_deck(c) || !rnd_shards_write(c, false) || !run_plain(c))
+    if (!write_deck(c) || !rnd_shards_write(c, false) || !rnd_bank_make(c) ||
+        !run_plain(c))
         return false;
     for (int i = 0; i < N_WAYS && c->code == 0; i++)
         if (strchr(c->ways, ways[i].letter) && !ways[i].run(c))
@@ -510,7 +513,7 @@ bool rnd_case_bits(rnd_case *c, char *line, size_t size)
     FREED char *steps = NULL, *evals = NULL;
 
     if (!rnd_make_folder(c->folder) || !write_deck(c) || !rnd_shards_write(c, false) ||
-        !run_plain(c))
+        !rnd_bank_make(c) || !run_plain(c))
         return false;
     steps = rnd_steps(c, "a");
     evals = rnd_evals(c, "a");

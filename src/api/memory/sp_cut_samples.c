@@ -244,6 +244,15 @@ sp_status sp_cut_refuse(const sp_budget *b, int64_t sample, int64_t need,
         (long long)sp_dataset_voxels(b->set, sample), text, mib(memory), other);
 }
 
+/* True if an evaluation leaves voxels out by eval.range. */
+static bool is_in_range(const sp_budget *b)
+{
+    const sp_foresight *what = &b->foreseer.what;
+
+    return !b->foreseer.is_training && !what->is_predicting &&
+           what->config->eval.range.n > 0;
+}
+
 /* The least that the sample needs, whatever its plan turns out to be: its arrays, and
  * the activations of the levels with voxels in the index. In training half of the
  * voxels that are not dropped is assumed, since turning merges some of them. */
@@ -257,7 +266,8 @@ static int64_t least_of(sp_budget *b, int64_t sample)
     if (b->foreseer.is_training)
         kept = 0.5 * (1 - b->foreseer.what.config->augment.drop) *
                cut_part_left(b, load.stored);
-    if (b->foreseer.is_training && sp_crop_is_vague(b->foreseer.what.config))
+    if (is_in_range(b) ||
+        (b->foreseer.is_training && sp_crop_is_vague(b->foreseer.what.config)))
         kept = 0;
     if (column < 0 && b->foreseer.what.factor == 1)
         load.voxels[0] = (int64_t)(kept * (double)load.stored);
@@ -299,9 +309,11 @@ sp_status sp_budget_plan_largest(sp_budget *b, const sp_cut *cut)
     const int64_t n = b->set->n_samples;
 
     assert(b->sampler && n > 0);
-    SP_TRY(load_of(b, cut, &(sp_planned){largest_sample(b->set), -1, -1}, &b->like));
+    SP_TRY(load_of(b, cut, &(sp_planned){largest_sample(b->set), -1, -1, false},
+                   &b->like));
     for (int64_t i = 0; i < N_OTHERS && i < n && b->like.voxels[0] == 0; i++)
-        SP_TRY(load_of(b, cut, &(sp_planned){other_sample(b, i), -1, -1}, &b->like));
+        SP_TRY(load_of(b, cut, &(sp_planned){other_sample(b, i), -1, -1, false},
+                       &b->like));
     return SP_OK;
 }
 
@@ -341,7 +353,7 @@ static sp_status compare_one(sp_budget *b, const sp_cut *cut, const sp_planned *
 static sp_status cut_compare(sp_budget *b, const sp_cut *cut, int64_t sample,
                              int64_t epoch)
 {
-    sp_planned of = {sample, epoch, -1};
+    sp_planned of = {sample, epoch, -1, is_in_range(b)};
     sp_load load;
 
     SP_TRY(compare_one(b, cut, &of, &load));
@@ -361,8 +373,8 @@ static sp_status compare_largest(sp_budget *b, const sp_cut *cut)
         SP_TRY(cut_compare(b, cut, largest_sample(b->set), e));
     /* A sample that a crop leaves little of is no measure of the others, and nothing is
      * pasted into a sample that is planned here. */
-    if (is_training && (sp_crop_is_on(b->foreseer.what.config) ||
-                        sp_paste_is_on(b->foreseer.what.config)))
+    if (is_in_range(b) || (is_training && (sp_crop_is_on(b->foreseer.what.config) ||
+                                           sp_paste_is_on(b->foreseer.what.config))))
         b->excess = fmax(b->excess, 1);
     b->excess = b->excess > 0 ? b->excess : 1;
     return SP_OK;
@@ -385,7 +397,8 @@ static sp_status plan_stored(sp_budget *b, const sp_cut *cut)
     assert(b->n_some == 0);
     b->excess = 1;
     for (int64_t i = 0; i < n; i++)
-        SP_TRY(compare_one(b, cut, &(sp_planned){other_sample(b, i), -1, -1},
+        SP_TRY(compare_one(b, cut,
+                           &(sp_planned){other_sample(b, i), -1, -1, is_in_range(b)},
                            &b->some[i]));
     b->n_some = n;
     if (n == b->set->n_samples)

@@ -295,6 +295,8 @@ static sp_status foresee_voxelize(const sp_foresight *what, const sp_dataset *se
         augment = sp_augment_draw(what->config, set->has_subvoxel,
                                   (uint64_t)what->config->train.seed,
                                   (uint64_t)of->epoch, of->sample);
+    augment.range = of->is_in_range ? &what->config->eval.range : NULL;
+    augment.stored_edge = set->voxel_size;
     if (of->partner < 0 || stored[1].n == 0)
         return sp_voxelize(&stored[0], &augment, what->factor, what->n_columns, NULL,
                            NULL, arena, voxels);

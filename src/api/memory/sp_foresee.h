@@ -116,6 +116,7 @@ typedef struct sp_planned {
     int64_t epoch; /* augmented as in this one; below 0: as stored */
     /* The sample that is mixed into it, as if drawn in that epoch, or -1. */
     int64_t partner;
+    bool is_in_range; /* without the voxels that eval.range leaves out */
 } sp_planned;
 /* The partner of the sample in that epoch if it were mixed for certain; -1 if the deck
  * mixes no samples. Pure. */

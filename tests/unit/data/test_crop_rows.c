@@ -6,6 +6,7 @@
 
 #include "base/sp_rng.h"
 #include "data/sp_crop.h"
+#include "data/sp_voxel.h"
 
 enum { N = 400, C = 2 };
 
@@ -131,6 +132,37 @@ TEST_AFTER(begin, a_range_keeps_its_box)
     crop(&(sp_crop){0});
     assert_int_equal(sample.n, n);
     check_rows(is_kept);
+}
+
+/* An evaluation leaves out the same rows as a training, but the sample keeps them. */
+TEST_AFTER(begin, eval_range_leaves_out_the_same_rows)
+{
+    const double at[] = {99, -49, 3, 101.3, -46.2, 1e6};
+    const sp_doubles range = {6, (double *)(uintptr_t)at};
+    sp_augment aug = sp_augment_none();
+    sp_arena voxels = {0};
+    sp_voxels out;
+    int32_t n = 0;
+
+    aug.range = &range;
+    aug.stored_edge = voxel;
+    OK(sp_arena_create(&voxels, 0, "voxels"));
+    OK(sp_voxelize(&sample, &aug, 1, C, NULL, NULL, &voxels, &out));
+    for (int i = 0; i < N; i++) {
+        const bool is_in = sp_crop_is_within(&range, voxel, &sample, i);
+
+        assert_int_equal(out.row_of[i], is_in ? n : -1);
+        if (is_in)
+            assert_memory_equal(out.features + C * n++, features + C * i,
+                                C * sizeof *features);
+    }
+    assert_int_equal(out.n, n);
+    assert_true(n > 0 && n < N);
+    assert_int_equal(sample.n, N);
+    set_list(&config.augment.range, 6, at);
+    crop(&(sp_crop){0});
+    assert_int_equal(sample.n, n);
+    sp_arena_destroy(&voxels);
 }
 
 TEST_AFTER(begin, a_range_far_away_keeps_nothing)

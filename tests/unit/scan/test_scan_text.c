@@ -171,6 +171,28 @@ TEST(columns_that_are_passed_over_hold_any_text)
 }
 
 /* Old computers end lines by a carriage return. */
+TEST(a_name_for_two_columns_is_refused)
+{
+    static const char *const lists[] = {"x,y,z,z,label", "x,y,z,Label,label",
+                                        "x,y,z,x,label"};
+    static const char *const names[] = {"z", "label", "x"};
+    char text[96];
+
+    scan_write_text("a.txt", "1 2 3 4 5\n2 3 4 5 6\n");
+    for (int i = 0; i < 3; i++) {
+        snprintf(text, sizeof text, "--columns %s: two columns are named %s", lists[i],
+                 names[i]);
+        scan_check_refused("a.txt", &(sp_scan_options){.columns = lists[i]}, SP_EUSAGE,
+                           text);
+    }
+    scan_write_text("a.txt", "x y z z label\n1 2 3 4 5\n");
+    scan_check_refused("a.txt", &(sp_scan_options){0}, SP_EUSAGE,
+                       "has two columns z; of text, --columns x,y,z,... says what");
+    check_points("x y z intensity label label\n450012.75 6277601.25 12.5 100 2 5\n"
+                 "-3 1e3 0.125 101 -1 5\n",
+                 &(sp_scan_options){.columns = "x,y,z,intensity,label,_"});
+}
+
 TEST(a_carriage_return_ends_lines)
 {
     check_points("x y z intensity label\r450012.75 6277601.25 12.5 100 2\r\r"
