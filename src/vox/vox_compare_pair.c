@@ -413,9 +413,10 @@ static sp_status count_points_of(const vox_compare_options *o, vox_class_file *a
     if (o->match == VOX_MATCH_ORDER || fault.is_count || !a->scan || !b->scan)
         return refuse_order(a, b, &fault);
     pair_table_clear(t);
+    SP_TRY(count_by_key(a, b, false, t));
     sp_log_info("%s and %s have their points in different orders: matched by position",
                 a->path, b->path);
-    return count_by_key(a, b, false, t);
+    return SP_OK;
 }
 
 sp_status vox_compare_pair(const vox_compare_options *o, const vox_file_pair *pair,

@@ -29,6 +29,8 @@ says out '^9 *0 *0.0000 *0.0000 *- *0.0000$'
 { sed 1q b.txt && sed 1d b.txt | sort -r; } >turned.txt
 run 1 0 compare a.txt turned.txt
 says out "^$scores\$"
+cat out err | grep -q 'a.txt and turned.txt .*matched by position' ||
+    fail 'it does not tell that it matched by position'
 run 1 0 compare a.txt turned.txt --match id
 says out "^$scores\$"
 run 1 3 compare a.txt turned.txt --match order
@@ -41,6 +43,10 @@ run 1 3 compare a.txt short.txt
 says err 'do not have the same number of points'
 run 1 3 compare a.txt short.txt --match position
 says err 'a.txt has 5 points, short.txt has 4'
+sed '$d' turned.txt >short_turned.txt
+run 1 3 compare a.txt short_turned.txt
+says err 'a.txt has 5 points, short_turned.txt has 4'
+cat out err | grep -q 'matched by position' && fail "it tells of a match, and there is none"
 
 # Two points at one place are matched in the order of the files.
 printf 'x y z label\n0 0 0 1\n0 0 0 2\n5 0 0 3\n' >double_a.txt
