@@ -251,9 +251,7 @@ static sp_status keep_weights(sp_resources *r, const float *weights)
 {
     sp_normalization *norm = &r->norm;
 
-    norm->class_weight = calloc((size_t)r->n_classes, sizeof *norm->class_weight);
-    if (!norm->class_weight)
-        return SP_FAIL(SP_EMEM, "out of memory");
+    SP_TRY(SP_NEW(&norm->class_weight, r->n_classes, "the weights of the classes"));
     for (int c = 0; c < r->n_classes; c++)
         norm->class_weight[c] = (double)weights[c];
     return SP_OK;
@@ -301,9 +299,7 @@ sp_status sp_resources_kept_class_weights(sp_resources *r, bool is_named,
     *weights = NULL;
     if (is_named ? kind == SP_CW_NONE : !norm->class_weight)
         return SP_OK;
-    *weights = calloc(n, sizeof **weights);
-    if (!*weights)
-        return SP_FAIL(SP_EMEM, "out of memory");
+    SP_TRY(SP_NEW(weights, n, "the weights of the classes"));
     if (is_named && kind == SP_CW_LIST) {
         SP_TRY(weights_of_list(r, *weights));
     } else if (!norm->class_weight || norm->n_classes != r->n_classes) {

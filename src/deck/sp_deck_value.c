@@ -147,9 +147,7 @@ static sp_status deck_read_numbers(const sp_key *key, sp_doubles *to,
     *to = (sp_doubles){0};
     if (!is_list(s))
         return wrong_type(key, "a list of numbers", where, s);
-    to->at = calloc((size_t)n + 1, sizeof *to->at);
-    if (!to->at)
-        return SP_FAIL(SP_EMEM, "no memory for a list of numbers");
+    SP_TRY(SP_NEW(&to->at, n, "a list of numbers"));
     for (int i = 0; i < n; i++) {
         const config_setting_t *e = config_setting_get_elem(s, (unsigned)i);
         bool is_right =

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/sp_crc.h"
+#include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "base/sp_text.h"
 #include "checkpoint/sp_calibration.h"
@@ -199,10 +200,8 @@ static sp_status choose_columns(label_model *m)
     if (!m->infer.is_checkpoint)
         sp_log_warn0("%s holds weights alone: columns are not normalized",
                      m->infer.path);
-    r->columns = calloc((size_t)n, sizeof *r->columns);
-    m->column = calloc((size_t)n, sizeof *m->column);
-    if (!r->columns || !m->column)
-        return SP_FAIL(SP_EMEM, "no memory for %d columns", n);
+    SP_TRY(SP_NEW(&r->columns, n, "columns"));
+    SP_TRY(SP_NEW(&m->column, n, "columns"));
     r->n_columns = n;
     for (int i = 0; i < n; i++) {
         r->columns[i] = i;
@@ -227,9 +226,7 @@ static sp_status choose_classes(label_model *m)
                        m->infer.path);
     r->class_name = norm->class_name ? norm->class_name : (char **)map->name;
     r->n_classes = m->n_classes = norm->class_name ? norm->n_classes : map->n;
-    m->code = calloc((size_t)m->n_classes, sizeof *m->code);
-    if (!m->code)
-        return SP_FAIL(SP_EMEM, "no memory for %d classes", m->n_classes);
+    SP_TRY(SP_NEW(&m->code, m->n_classes, "classes"));
     if (map->n > 0)
         return vox_codes_of_map(map, m->infer.path, m->n_classes, r->class_name,
                                 m->code);

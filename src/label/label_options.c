@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/sp_list.h"
 #include "label/label_raster.h"
 #include "predict/sp_view.h"
 
@@ -17,9 +18,7 @@ static sp_status read_keep(void *to, const sp_option *option, const char *text)
 
     (void)option;
     if (!o->keep)
-        o->keep = calloc(VOX_MAX_CODE + 1, sizeof *o->keep);
-    if (!o->keep)
-        return SP_FAIL(SP_EMEM, "no memory for --keep");
+        SP_TRY(SP_NEW(&o->keep, VOX_MAX_CODE, "--keep"));
     for (;; at++) {
         char *end;
         long code = strtol(at, &end, 10);

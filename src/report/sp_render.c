@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <strings.h>
 
+#include "base/sp_list.h"
+
 /* The oblique view: turned by this angle about z, seen from this height. */
 #define AZIMUTH   0.5236 /* 30 degrees */
 #define ELEVATION 0.6981 /* 40 degrees */
@@ -210,12 +212,9 @@ static sp_status render_allocate(sp_raster *r, const sp_render *view, int smooth
                      .smooth = smooth,
                      .scale = view->scale * smooth};
     n = (size_t)r->width * (size_t)r->height;
-    r->depth = malloc(n * sizeof *r->depth);
-    r->point = malloc(n * sizeof *r->point);
-    r->shade = malloc(n * sizeof *r->shade);
-    if (!r->depth || !r->point || !r->shade)
-        return SP_FAIL(SP_EMEM, "no memory for a picture of %d x %d", r->width,
-                       r->height);
+    SP_TRY(SP_NEW(&r->depth, n, "a picture"));
+    SP_TRY(SP_NEW(&r->point, n, "a picture"));
+    SP_TRY(SP_NEW(&r->shade, n, "a picture"));
     for (size_t i = 0; i < n; i++) {
         r->depth[i] = INFINITY;
         r->point[i] = SP_NO_POINT;

@@ -27,6 +27,7 @@
 #include "base/sp_log.h"
 #include "compute/sp_backend.h"
 #include "base/sp_fault.h"
+#include "base/sp_list.h"
 #include "report/sp_progress.h"
 #include "vox/vox.h"
 #include "vox/vox_blocks.h"
@@ -194,9 +195,7 @@ static int compare_pieces(const void *a, const void *b)
 static sp_status convert_list_files(convert *c)
 {
     c->n_pieces = c->options->n_inputs;
-    c->piece = calloc((size_t)c->n_pieces, sizeof *c->piece);
-    if (!c->piece)
-        return SP_FAIL(SP_EMEM, "no memory for %" PRId64 " samples", c->n_pieces);
+    SP_TRY(SP_NEW(&c->piece, c->n_pieces, "samples"));
     for (int f = 0; f < c->n_pieces; f++)
         c->piece[f].file = f;
     return SP_OK;

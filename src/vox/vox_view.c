@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "base/sp_file.h"
+#include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "report/sp_figure.h"
 #include "report/sp_palette.h"
@@ -78,11 +79,9 @@ typedef struct colours {
 static sp_status view_allocate(colours *c, int64_t points, int n)
 {
     c->n = n;
-    c->index = calloc((size_t)points + 1, sizeof *c->index);
-    c->palette = calloc((size_t)n, sizeof *c->palette);
-    c->row = calloc((size_t)n, sizeof *c->row);
-    if (!c->index || !c->palette || !c->row)
-        return SP_FAIL(SP_EMEM, "no memory for the colours of a picture");
+    SP_TRY(SP_NEW(&c->index, points, "the colours of a picture"));
+    SP_TRY(SP_NEW(&c->palette, n, "the colours of a picture"));
+    SP_TRY(SP_NEW(&c->row, n, "the colours of a picture"));
     return SP_OK;
 }
 
