@@ -138,13 +138,13 @@ static const char *put_argument(sp_html *html, const char *at, va_list *list)
     return at + n + 1;
 }
 
-void sp_html_add(sp_html *html, const char *template, ...)
+void sp_html_add(sp_html *html, const char *format, ...)
 {
     va_list list;
 
-    assert(html && template);
-    va_start(list, template);
-    for (const char *at = template; is_ready(html) && *at;) {
+    assert(html && format);
+    va_start(list, format);
+    for (const char *at = format; is_ready(html) && *at;) {
         const size_t n = strcspn(at, "%");
 
         fwrite(at, 1, n, html->to);

@@ -27,7 +27,7 @@ typedef struct sp_html {
  *     %g    a count, with thin spaces between thousands; a dash if it is not finite
  *     %e    seconds, as "1 h 02 min" or "3.4 s"; a dash if they are not finite
  * All other conversions (of int, int64_t and double) are printf's. */
-void sp_html_add(sp_html *html, const char *template, ...)
+void sp_html_add(sp_html *html, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Appends markup unchanged. */
 void sp_html_raw(sp_html *html, const char *markup);
