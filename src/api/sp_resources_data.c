@@ -242,8 +242,9 @@ sp_status sp_resources_take_classes(sp_resources *r, sp_dataset *set, const char
         return SP_OK;
     SP_TRY(sp_dataset_take_classes(set, norm->n_classes, norm->class_name, path));
     if (set->class_of)
-        sp_log_info("%s: classes in another order than those of %s, matched by name",
-                    set->shard[0].path, path);
+        sp_log_info(
+            "%s: classes are in another order than in %s; they are matched by name",
+            set->shard[0].path, path);
     r->n_classes = norm->n_classes;
     r->class_name = norm->class_name;
     return SP_OK;

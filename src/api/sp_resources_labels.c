@@ -74,15 +74,14 @@ sp_status sp_resources_check_labels(sp_resources *r)
     if (n_found)
         return SP_OK;
     if (damage.message[0])
-        rc = SP_FAIL(SP_EDATA,
-                     "%s; of the samples that can be read none has a label: nothing to "
-                     "train on",
-                     damage.message);
+        rc = SP_FAIL(
+            SP_EDATA,
+            "%s; no sample that can be read has a label: there is nothing to train on",
+            damage.message);
     SP_TRY(sp_comm_agree(r->comm, rc));
     return SP_FAIL(SP_EDATA,
-                   "%s: none of the voxels of %lld samples has a label%s, expected "
-                   "one at least: nothing to train on (did --map name the codes of "
-                   "these scans?)",
+                   "%s: no voxel of %lld samples has a label%s, expected at least one: "
+                   "nothing to train on (did --map name the codes of these scans?)",
                    set->shard[0].path, (long long)set->n_samples,
                    r->config->train.class_weights.kind == SP_CW_LIST
                        ? " of a class whose weight in train.class_weights is above 0"

@@ -243,8 +243,7 @@ static sp_status voxels_check_out(const char *out)
     }
     if (strcmp(head, RAW) == 0 || memcmp(head, "\211HDF\r\n\032\n", 8) == 0)
         return SP_OK;
-    return SP_FAIL(SP_EUSAGE, "spbench voxels: --out %s is there, and is no shard",
-                   out);
+    return SP_FAIL(SP_EUSAGE, "spbench voxels: --out %s exists and is no shard", out);
 }
 
 sp_status bench_voxels_write(bench *b)

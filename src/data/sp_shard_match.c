@@ -124,7 +124,7 @@ static sp_status reorder_columns(const sp_dataset *train, sp_dataset *val)
     reorder(val->feature_std, n, val->column_of, room);
     free(room);
     sp_log_info(
-        "%s: feature columns in another order than those of %s, matched by name",
+        "%s: feature columns are in another order than in %s; they are matched by name",
         val->shard[0].path, train->shard[0].path);
     return SP_OK;
 }

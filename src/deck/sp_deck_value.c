@@ -197,8 +197,8 @@ sp_status sp_deck_set_text(sp_config *config, const sp_key *key, const char *tex
     if (i < 0) {
         sp_choice_nearest(key->names, text, nearest);
         return SP_FAIL(SP_EUSAGE,
-                       "%s: %s.%s = \"%.80s\" is none of %s; nearest is \"%s\"", where,
-                       key->section, key->name, text, key->names, nearest);
+                       "%s: %s.%s = \"%.80s\" is not one of %s; nearest is \"%s\"",
+                       where, key->section, key->name, text, key->names, nearest);
     }
     if (key->type == SP_KEY_WEIGHTS)
         config->train.class_weights.kind = (sp_class_weights)i;

@@ -74,10 +74,10 @@ static sp_status take_recipe(label_model *m, const sp_recipe *recipe, bool has_k
     vox_options *v = m->vox;
 
     if (v->voxel_size > 0 || v->n_features > 0)
-        return SP_FAIL(SP_EUSAGE,
-                       "%s tells voxel size and columns; leave out --voxel-size and "
-                       "--features",
-                       m->infer.path);
+        return SP_FAIL(
+            SP_EUSAGE,
+            "%s gives voxel size and columns; leave out --voxel-size and --features",
+            m->infer.path);
     if (recipe->sweeps)
         return SP_FAIL(SP_EDATA,
                        "%s was trained on samples of %.20s scans joined by their poses, "
@@ -198,7 +198,7 @@ static sp_status choose_columns(label_model *m)
         return SP_FAIL(SP_EDATA, "%s: statistics of %d columns, expected %d",
                        m->infer.path, r->norm.n_columns, n);
     if (!m->infer.is_checkpoint)
-        sp_log_warn0("%s holds weights alone: columns are not normalized",
+        sp_log_warn0("%s holds only weights: columns are not normalized",
                      m->infer.path);
     SP_TRY(SP_NEW(&r->columns, n, "columns"));
     SP_TRY(SP_NEW(&m->column, n, "columns"));
@@ -507,7 +507,7 @@ static sp_status check_kind(const label_model *m, const sp_scan *scan)
     }
     if (recipe && recipe->unit && unit && strcmp(unit, recipe->unit) != 0)
         return SP_FAIL(SP_EDATA,
-                       "%s: its coordinates are in %s, but those of the model in %s; "
+                       "%s: its coordinates are in %s, but the model's are in %s; "
                        "--any-format takes it",
                        sp_scan_path(scan), unit, recipe->unit);
     if (unit && strcmp(unit, "degree") == 0 && !(recipe && recipe->unit))

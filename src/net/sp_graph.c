@@ -73,7 +73,8 @@ static sp_status set_inputs(sp_graph_builder *b, sp_node *node, int index,
 static sp_status set_name(sp_graph_builder *b, sp_node *node, int index)
 {
     if (!strcmp(b->layer->name, "input"))
-        return SP_REFUSE(b, "the name \"input\" stands for the features of the voxels");
+        return SP_REFUSE(
+            b, "the name \"input\" is reserved for the features of the voxels");
     for (int i = 0; i < index; i++)
         if (!strcmp(b->graph->node[i].name, b->layer->name))
             return SP_REFUSE(b, "a layer before it has the same name");

@@ -340,9 +340,10 @@ static void add_confusion(const sp_page *page, int run, const counts *c)
 void sp_page_add_confusions(const sp_page *page)
 {
     add_section(page,
-                "<h2>Confusion</h2>\n<p class=\"soft\">Rows are the truth, columns the "
-                "prediction; a cell is the share of its row in percent, with its count "
-                "below where there is room. Blue is right, orange is wrong.</p>\n",
+                "<h2>Confusion</h2>\n"
+                "<p class=\"soft\">Rows are the truth, columns the prediction; a cell "
+                "is the share of its row in percent, with its count below if there is "
+                "room. Blue is right, orange is wrong.</p>\n",
                 add_confusion);
 }
 

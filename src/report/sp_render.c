@@ -176,7 +176,7 @@ sp_status sp_render_open(sp_render *view, const sp_cloud *cloud, sp_render_from 
     if (from == SP_FROM_SENSOR && !is_around_origin(cloud))
         return SP_FAIL(SP_EUSAGE,
                        "--from sensor: the points do not lie around the origin, where "
-                       "the sensor of a mobile scan stands; take top or oblique");
+                       "a mobile scan has its sensor; take top or oblique");
     SP_TRY(find_borders(cloud, from, lo, hi));
     half = from == SP_FROM_SENSOR ? 0.5 : fmax(cloud->cell / 2, 0.005);
     for (int i = 0; i < 2; i++) {

@@ -172,8 +172,7 @@ static sp_status read_prediction(prediction *p, const char *path)
     SP_TRY(sp_h5_open(&file, path));
     SP_TRY_GOTO(rc, apply_read_arrays(file, p), end);
     if (sp_h5_has(file, "/coords"))
-        sp_log_warn0("%s is a shard: its labels are those of the scan itself, and no "
-                     "predictions",
+        sp_log_warn0("%s is a shard: its labels are the scan's own and no predictions",
                      path);
     if (sp_h5_attr_has(file, "/", "ignore_label"))
         SP_TRY_GOTO(

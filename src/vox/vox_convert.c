@@ -59,7 +59,7 @@ static sp_status convert_read_bounds(void *to, const sp_option *option,
 /* clang-format off */
 static const sp_option option_table[] = {
 {{"--out", "PREFIX", "prefix of the shards' names"}, SP_OPTION_TEXT, AT(out)},
-{{"--shards", "N", "number of files, at most that of the samples (1)"},
+{{"--shards", "N", "number of files, at most the number of samples (1)"},
  SP_OPTION_WHOLE, AT(shards), 1, 99999},
 {{"--voxel-size", "M", "edge of a voxel in metre (0.5)"},
  SP_OPTION_REAL, AT(voxel_size)},
@@ -106,9 +106,9 @@ static const sp_option option_table[] = {
   "to be the unit of x and y; the same as x and y, whatever the records say; or one that "
   "z is converted from, to the unit of x and y (records)"},
  SP_OPTION_WORD, AT(z_unit)},
-{{"--conflict", "majority|ignore", "label of a voxel whose points have several: that of "
-  "most (none where two are equally frequent; points without a class do not vote), or "
-  "none (majority)"},
+{{"--conflict", "majority|ignore", "label of a voxel whose points have several: the "
+  "most frequent one (no label if two are equally frequent; points without a class do "
+  "not vote), or no label (majority)"},
  SP_OPTION_WORD, AT(ignore_conflicts)},
 {{"--help", NULL, "this text"}, SP_OPTION_FLAG, AT(is_help)},
 };

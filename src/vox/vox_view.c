@@ -43,8 +43,8 @@ static const sp_option option_table[] = {
   "all round from the origin of a mobile scan (top)"},
  SP_OPTION_WORD, AT(load.from), SP_FROM_TOP},
 {{"--below", "M", "hides points more than M metre above the lowest one, such as the "
-  "ceiling of a room; where classes are shown, those of a class \"ceiling\" are "
-  "hidden without it, but not --from sensor"}, SP_OPTION_REAL, AT(below)},
+  "ceiling of a room; if classes are shown, a class \"ceiling\" is hidden without "
+  "this option, but not --from sensor"}, SP_OPTION_REAL, AT(below)},
 {{"--map", "LIST", "classes of a scan's codes, as in spvox convert"},
  SP_OPTION_READ, AT(load.map), .read = vox_read_map},
 {{"--columns", "LIST", "as in spvox convert"}, SP_OPTION_TEXT, AT(load.columns)},
@@ -359,7 +359,7 @@ static sp_status view_check_out(const char *out, int n, char *const *file)
         if (sp_file_is_same(out, file[i]))
             return SP_FAIL(SP_EUSAGE, "spvox view: -o %s would replace its input", out);
     if (lstat(out, &st) == 0 && !S_ISREG(st.st_mode))
-        return SP_FAIL(SP_EUSAGE, "spvox view: -o %s is there and no regular file",
+        return SP_FAIL(SP_EUSAGE, "spvox view: -o %s exists and is no regular file",
                        out);
     return SP_OK;
 }

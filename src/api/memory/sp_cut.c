@@ -333,7 +333,7 @@ void sp_cut_print(const sp_cut *cut, int64_t device_bytes)
                  "MiB: steps are cut into micro-batches, the largest into %d%s",
                  there, mib(sp_cut_need(cut)), b->n_micro,
                  b->foreseer.is_training && has_norm(b->foreseer.what.graph)
-                     ? "; batch statistics are those of a micro-batch"
+                     ? "; batch statistics are computed for each micro-batch"
                      : "");
     if (sp_cut_fixed(cut) + b->largest[0] + b->largest[SP_REST] > cut->memory)
         sp_log_warn0(
