@@ -173,9 +173,9 @@ static sp_status spbench_print_help(void)
     sp_names_print(SP_NAMES(option_table), stdout);
     puts("");
     sp_names_wrap(stdout, 0,
-                  "Without DECK it is looked up as by sptrain. The exit status is "
-                  "that of sptrain: 0, 2 usage or deck, 3 data, 4 files, 5 memory, "
-                  "6 peers, 7 device; 8 is a rate above its ceiling.");
+                  "Without DECK it is looked up as by sptrain. The exit status is as "
+                  "for sptrain: 0, 2 usage or deck, 3 data, 4 files, 5 memory, 6 "
+                  "peers, 7 device; 8 is a rate above its ceiling.");
     return sp_log_written();
 }
 

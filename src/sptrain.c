@@ -52,9 +52,8 @@ static sp_status print_status(int argc, char **argv)
     const bool is_watching = argc == 4 && strcmp(argv[3], "--watch") == 0;
 
     if (argc != 3 && !is_watching)
-        return SP_FAIL(
-            SP_EUSAGE,
-            "status: expected one run folder, and at most --watch behind it");
+        return SP_FAIL(SP_EUSAGE,
+                       "status: expected one run folder, and at most --watch after it");
     return is_watching ? sp_run_watch(argv[2]) : sp_run_print_status(argv[2], stdout);
 }
 
@@ -74,8 +73,9 @@ typedef struct report_arguments {
 static const sp_option report_options[] = {
     {{"-o", "FILE.html", "the report (RUN/report.html)"}, SP_OPTION_TEXT, AT(out)},
     {{"--out", "FILE.html", "the same"}, SP_OPTION_TEXT, AT(out)},
-    {{"--folds", NULL, "print the pooled confusion of a cross-validation (data.folds), "
-                       "of which each RUN is a fold"},
+    {{"--folds", NULL,
+      "print the pooled confusion of a cross-validation (data.folds); each RUN is a "
+      "fold"},
      SP_OPTION_FLAG,
      AT(is_folds)},
     {{"--quiet", NULL, "print nothing about what was skipped or written"},
@@ -177,7 +177,7 @@ static const sp_verb verbs[] = {
      .run = sp_predict,
      .is_stoppable = true},
     {{"label", "MODEL SCAN... --out DIR",
-      "write scans with predicted classes; label --help tells its options"},
+      "write scans with predicted classes; label --help lists its options"},
      .run_words = sp_label,
      .is_stoppable = true,
      .has_help = true},
@@ -194,7 +194,7 @@ static const sp_verb verbs[] = {
      .run = sp_preflight},
     {{"launch", "[-n N] ARGS...",
       "start one rank for each CUDA device, or each NUMA node, of this node; launch "
-      "--help tells its options"},
+      "--help lists its options"},
      .answer = launch_ranks,
      .has_help = true},
     {{"status", "DIR [--watch]",
@@ -203,7 +203,7 @@ static const sp_verb verbs[] = {
      .answer = print_status},
     {{"weights", "list|import|export FILE ...",
       "take weights from files of other programs, write them for other programs, or "
-      "write a packed model; weights --help tells its options"},
+      "write a packed model; weights --help lists its options"},
      .answer = sp_weights_answer,
      .has_help = true},
     {{"report", "RUN... [-o FILE.html]",
@@ -328,8 +328,8 @@ static sp_status sptrain_parse(int argc, char **argv, const sp_verb **verb,
             return fail_unknown(argv[i]);
         else if (argv[i][0] == '-' || !strchr(argv[i], '='))
             return SP_FAIL(SP_EUSAGE, "%s: expected SECTION.KEY=VALUE; %s", argv[i],
-                           access(argv[i], F_OK) == 0 ? "a deck stands before all keys"
-                                                      : "sptrain --help tells more");
+                           access(argv[i], F_OK) == 0 ? "the deck comes before all keys"
+                                                      : "see sptrain --help");
     return SP_OK;
 }
 

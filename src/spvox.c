@@ -50,7 +50,8 @@ static void spvox_print_help(FILE *to)
                   "predictions back into scans.\n");
     sp_names_print(SP_NAMES(commands), to);
     sp_names_wrap(to, 0,
-                  "\nspvox COMMAND --help tells a command's options. spvox --version "
+                  "\n"
+                  "spvox COMMAND --help lists a command's options. spvox --version "
                   "prints the version.");
 }
 

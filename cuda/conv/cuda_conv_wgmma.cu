@@ -469,10 +469,10 @@ sp_status cuda_wgmma_open(sp_backend *be)
         return SP_OK;
     }
     if (device.capability != 90)
-        return SP_FAIL(SP_EDEVICE,
-                       "run.wgmma = true: %s has compute capability %d.%d; wgmma is of "
-                       "9.0 alone",
-                       device.name, device.capability / 10, device.capability % 10);
+        return SP_FAIL(
+            SP_EDEVICE,
+            "run.wgmma = true: %s has compute capability %d.%d; wgmma needs 9.0",
+            device.name, device.capability / 10, device.capability % 10);
     if (!is_built)
         return SP_FAIL(SP_EDEVICE,
                        "run.wgmma = true: this program was built without sm_90 "

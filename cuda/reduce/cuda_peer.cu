@@ -130,7 +130,8 @@ sp_status reach(sp_transport *t, const offer *other, int rank, void **memory)
     else
         device = -1;
     if (!can)
-        return SP_FAIL(SP_EDEVICE, "the device of rank %d cannot reach that of rank %d",
+        return SP_FAIL(SP_EDEVICE,
+                       "the device of rank %d cannot reach the device of rank %d",
                        t->comm->rank, rank);
     cudaGetLastError(); /* a device that is not visible counts as an error */
     error =

@@ -116,10 +116,9 @@ static sp_status model_open(sp_model *m, const char *path,
     SP_TRY(sp_packed_is(path) ? sp_packed_read(&m->file, path)
                               : sp_model_read_checkpoint(&m->file, path));
     if (!m->file.norm.name || !m->file.norm.class_name)
-        return SP_FAIL(SP_EDATA,
-                       "%s: does not name its columns and classes: it holds weights "
-                       "alone",
-                       path);
+        return SP_FAIL(
+            SP_EDATA,
+            "%s: does not name its columns and classes: it holds only weights", path);
     m->columns = calloc((size_t)m->file.graph.c_in + 1, sizeof *m->columns);
     if (!m->columns)
         return SP_FAIL(SP_EMEM, "%s: out of memory", path);

@@ -84,10 +84,10 @@ const char *sp_placement_advice(const sp_place *places, int n)
         for (int b = a + 1; b < n; b++)
             if (places[a].node == places[b].node && places[a].n_visible == 1 &&
                 places[b].n_visible == 1 && !is_one_gpu(&places[a], &places[b]))
-                return "each rank sees one device only; where the batch system keeps "
-                       "the others from it, no sum can use the links between devices: "
-                       "let every rank see all devices of its node (srun "
-                       "--gpu-bind=none; no CUDA_VISIBLE_DEVICES a rank)";
+                return "each rank sees one device only; if the batch system hides the "
+                       "others from it, no sum can use the links between devices: let "
+                       "every rank see all devices of its node (srun --gpu-bind=none; "
+                       "no CUDA_VISIBLE_DEVICES a rank)";
     return "";
 }
 

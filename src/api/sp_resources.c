@@ -1,4 +1,5 @@
 #include "api/sp_resources.h"
+#include "base/sp_list.h"
 #include "data/sp_paste.h"
 
 #include <assert.h>
@@ -56,9 +57,7 @@ static sp_status init_net(sp_resources *r, uint64_t seed)
         sp_graph_init_params(graph, seed, net->param);
         sp_graph_init_buffers(graph, net->running);
     } else {
-        host = calloc((size_t)(n + n_running) + 1, sizeof *host);
-        if (!host)
-            return SP_FAIL(SP_EMEM, "network: out of memory");
+        SP_TRY(SP_NEW(&host, n + n_running, "the network"));
         sp_graph_init_params(graph, seed, host);
         sp_graph_init_buffers(graph, host + n);
         rc = upload_floats(backend, net->param, host, n);
@@ -236,9 +235,7 @@ static sp_status allocate_host(const sp_graph *graph, host_weights *w, float **h
                  n = graph->n_floats > graph->n_buffer_floats ? (size_t)graph->n_floats
                                                               : n_running;
 
-    *host = calloc((1 + SP_N_KEPT) * n + n_running + 1, sizeof **host);
-    if (!*host)
-        return SP_FAIL(SP_EMEM, "weights: out of memory");
+    SP_TRY(SP_NEW(host, (1 + SP_N_KEPT) * n + n_running, "the weights"));
     w->param = *host;
     for (size_t i = 0; i < SP_N_KEPT; i++)
         w->at.kept[i] = w->at.kept[i] ? *host + (1 + i) * n : NULL;

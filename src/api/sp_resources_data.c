@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
 #include "api/sp_resources.h"
 #include "base/sp_log.h"
 #include "data/sp_voxel.h"
@@ -241,8 +242,9 @@ sp_status sp_resources_take_classes(sp_resources *r, sp_dataset *set, const char
         return SP_OK;
     SP_TRY(sp_dataset_take_classes(set, norm->n_classes, norm->class_name, path));
     if (set->class_of)
-        sp_log_info("%s: classes in another order than those of %s, matched by name",
-                    set->shard[0].path, path);
+        sp_log_info(
+            "%s: classes are in another order than in %s; they are matched by name",
+            set->shard[0].path, path);
     r->n_classes = norm->n_classes;
     r->class_name = norm->class_name;
     return SP_OK;
@@ -282,10 +284,8 @@ sp_status sp_resources_normalize(sp_resources *r, const sp_dataset *set)
     SP_TRY(keep_names(r, set));
     if (!config->data.normalize || !(set->feature_mean || is_given))
         return SP_OK;
-    norm->mean = calloc((size_t)r->n_columns, sizeof *norm->mean);
-    norm->std = calloc((size_t)r->n_columns, sizeof *norm->std);
-    if (!norm->mean || !norm->std)
-        return SP_FAIL(SP_EMEM, "out of memory");
+    SP_TRY(SP_NEW(&norm->mean, r->n_columns, "the normalization"));
+    SP_TRY(SP_NEW(&norm->std, r->n_columns, "the normalization"));
     for (int i = 0; i < norm->n_columns; i++) {
         double std = set->feature_std ? set->feature_std[r->columns[i]] : 1;
         norm->mean[i] = set->feature_mean ? set->feature_mean[r->columns[i]] : 0;

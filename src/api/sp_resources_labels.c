@@ -74,15 +74,14 @@ sp_status sp_resources_check_labels(sp_resources *r)
     if (n_found)
         return SP_OK;
     if (damage.message[0])
-        rc = SP_FAIL(SP_EDATA,
-                     "%s; of the samples that can be read none has a label: nothing to "
-                     "train on",
-                     damage.message);
+        rc = SP_FAIL(
+            SP_EDATA,
+            "%s; no sample that can be read has a label: there is nothing to train on",
+            damage.message);
     SP_TRY(sp_comm_agree(r->comm, rc));
     return SP_FAIL(SP_EDATA,
-                   "%s: none of the voxels of %lld samples has a label%s, expected "
-                   "one at least: nothing to train on (did --map name the codes of "
-                   "these scans?)",
+                   "%s: no voxel of %lld samples has a label%s, expected at least one: "
+                   "nothing to train on (did --map name the codes of these scans?)",
                    set->shard[0].path, (long long)set->n_samples,
                    r->config->train.class_weights.kind == SP_CW_LIST
                        ? " of a class whose weight in train.class_weights is above 0"
@@ -251,9 +250,7 @@ static sp_status keep_weights(sp_resources *r, const float *weights)
 {
     sp_normalization *norm = &r->norm;
 
-    norm->class_weight = calloc((size_t)r->n_classes, sizeof *norm->class_weight);
-    if (!norm->class_weight)
-        return SP_FAIL(SP_EMEM, "out of memory");
+    SP_TRY(SP_NEW(&norm->class_weight, r->n_classes, "the weights of the classes"));
     for (int c = 0; c < r->n_classes; c++)
         norm->class_weight[c] = (double)weights[c];
     return SP_OK;
@@ -301,9 +298,7 @@ sp_status sp_resources_kept_class_weights(sp_resources *r, bool is_named,
     *weights = NULL;
     if (is_named ? kind == SP_CW_NONE : !norm->class_weight)
         return SP_OK;
-    *weights = calloc(n, sizeof **weights);
-    if (!*weights)
-        return SP_FAIL(SP_EMEM, "out of memory");
+    SP_TRY(SP_NEW(weights, n, "the weights of the classes"));
     if (is_named && kind == SP_CW_LIST) {
         SP_TRY(weights_of_list(r, *weights));
     } else if (!norm->class_weight || norm->n_classes != r->n_classes) {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
 #include "net/sp_optim.h"
 
 enum { N_SAMPLES = 3, EDGE = 9, FEATURES = 3, CLASSES = 5, N_MOST = 2 * EDGE * EDGE };
@@ -84,10 +85,8 @@ static sp_status open_problem(problem *p)
     p->row[3] = n;
     SP_TRY(sp_config_parse(&p->config, deck, "self-test", 0, NULL));
     SP_TRY(sp_graph_build(&p->graph, &p->config, FEATURES, CLASSES));
-    p->start = calloc((size_t)(p->graph.n_floats + p->graph.n_buffer_floats),
-                      sizeof *p->start);
-    if (!p->start)
-        return SP_FAIL(SP_EMEM, "self-test: out of memory");
+    SP_TRY(SP_NEW(&p->start, p->graph.n_floats + p->graph.n_buffer_floats,
+                  "the self-test"));
     sp_graph_init_params(&p->graph, 1, p->start);
     sp_graph_init_buffers(&p->graph, p->start + p->graph.n_floats);
     return SP_OK;
@@ -126,9 +125,7 @@ static sp_status selftest_open_side(side *s, problem *p)
     const size_t n = (size_t)p->graph.n_floats;
     const size_t n_running = (size_t)p->graph.n_buffer_floats;
 
-    s->gradient = malloc(n * sizeof *s->gradient);
-    if (!s->gradient)
-        return SP_FAIL(SP_EMEM, "self-test: out of memory");
+    SP_TRY(SP_NEW(&s->gradient, n, "the self-test"));
     SP_TRY(ops->arena_create(&s->arena, 16 << 20, "self-test"));
     SP_TRY(sp_net_create(&s->net, &p->graph, s->backend, &p->comm, &options));
     SP_TRY(sp_buckets_create(&s->buckets, &p->graph, &p->comm, false, 0));

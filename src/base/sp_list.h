@@ -7,6 +7,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_error.h"
+
+/* SP_NEW(to, n, what): *to becomes an array of n zeroed elements of its type, and one
+ * more, so that an empty one is no NULL either. `what` names the content in the message.
+ * SP_EMEM. */
+#define SP_NEW(to, n, what) sp_list_new((to), (size_t)(n), sizeof **(to), (what))
+static inline sp_status sp_list_new(void *to, size_t n, size_t size, const char *what)
+{
+    void *made = calloc(n + 1, size);
+
+    memcpy(to, &made, sizeof made); /* a pointer of any type */
+    return made ? SP_OK
+                : SP_FAIL(SP_EMEM, "no memory for %s: %zu bytes", what, (n + 1) * size);
+}
+
 /* Gives *data, malloc'd or NULL, the size of `bytes` bytes. False: no memory; all is as
  * it was. */
 static inline bool sp_list_resize(void *data, size_t bytes)

@@ -195,7 +195,7 @@ sp_status sp_option_alone(int argc, char **argv)
 {
     assert(argc >= 2);
     return argc == 2 ? SP_OK
-                     : SP_FAIL(SP_EUSAGE, "%s: expected nothing behind it, found %s",
+                     : SP_FAIL(SP_EUSAGE, "%s: expected nothing after it, found %s",
                                argv[1], argv[2]);
 }
 

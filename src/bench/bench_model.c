@@ -408,9 +408,7 @@ static sp_status list_costs(const sp_dataset *set, int64_t **cost, double *mean)
 {
     double sum = 0;
 
-    *cost = malloc((size_t)set->n_samples * sizeof **cost);
-    if (!*cost)
-        return SP_FAIL(SP_EMEM, "out of memory");
+    SP_TRY(SP_NEW(cost, set->n_samples, "the costs of samples"));
     for (int64_t i = 0; i < set->n_samples; i++) {
         (*cost)[i] = sp_dataset_cost(set, i);
         sum += (double)(*cost)[i];

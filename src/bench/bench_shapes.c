@@ -283,9 +283,7 @@ static sp_status lidar(int64_t n, uint64_t seed, int32_t *coords)
 
     while (found < n) {
         free(key);
-        key = malloc((size_t)n_rays * sizeof *key);
-        if (!key)
-            return SP_FAIL(SP_EMEM, "out of memory for %lld rays", (long long)n_rays);
+        SP_TRY(SP_NEW(&key, n_rays, "rays"));
         found = shapes_scan(seed, n_rays, key);
         n_rays += n_rays / 16;
     }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/sp_file.h"
+#include "base/sp_list.h"
 
 static sp_status read_sample(const bench_options *options, bench_voxels *v)
 {
@@ -49,9 +50,7 @@ sp_status bench_voxels_make(const bench_options *options, int64_t n, bench_voxel
         SP_TRY(read_sample(options, v));
     } else {
         v->n = (int32_t)n;
-        v->coords = malloc((size_t)n * 3 * sizeof *v->coords);
-        if (!v->coords)
-            return SP_FAIL(SP_EMEM, "out of memory for %lld voxels", (long long)n);
+        SP_TRY(SP_NEW(&v->coords, (size_t)n * 3, "voxels"));
         SP_TRY(bench_shape_make(options->shape, n, 0, v->coords));
     }
     v->sample_row[1] = v->n;
@@ -244,8 +243,7 @@ static sp_status voxels_check_out(const char *out)
     }
     if (strcmp(head, RAW) == 0 || memcmp(head, "\211HDF\r\n\032\n", 8) == 0)
         return SP_OK;
-    return SP_FAIL(SP_EUSAGE, "spbench voxels: --out %s is there, and is no shard",
-                   out);
+    return SP_FAIL(SP_EUSAGE, "spbench voxels: --out %s exists and is no shard", out);
 }
 
 sp_status bench_voxels_write(bench *b)

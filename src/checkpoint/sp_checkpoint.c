@@ -383,7 +383,7 @@ static sp_status read_optim(sp_h5 *file, const sp_graph *graph, sp_optim *optim)
     for (int i = 0; i < SP_N_KEPT; i++)
         if (!sp_kept[i].is_average &&
             sp_h5_has(file, sp_kept[i].group) != (optim->kept[i] != NULL)) {
-            sp_log_warn0("%s has no state of this optimizer, which begins anew",
+            sp_log_warn0("%s has no state of this optimizer: it starts from zero",
                          sp_h5_path(file));
             return SP_OK;
         }

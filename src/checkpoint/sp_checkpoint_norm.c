@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
 #include "data/sp_recipe.h"
 #include "checkpoint/sp_calibration.h"
 #include "checkpoint/sp_checkpoint_internal.h"
@@ -72,9 +73,7 @@ static sp_status checkpoint_read_row(sp_h5 *file, const char *name, bool is_know
     if (is_known && shape.dim[0] != *n)
         return SP_FAIL(SP_EDATA, "%s:%s: %lld numbers, expected %d", sp_h5_path(file),
                        name, (long long)shape.dim[0], *n);
-    *row = malloc((size_t)shape.dim[0] * sizeof **row + 1);
-    if (!*row)
-        return SP_FAIL(SP_EMEM, "out of memory");
+    SP_TRY(SP_NEW(row, (size_t)shape.dim[0], "the normalization"));
     *n = (int)shape.dim[0];
     SP_TRY(sp_h5_read(file, name, SP_H5_F64, 1, shape.dim, *row));
     for (int i = 0; i < *n; i++)

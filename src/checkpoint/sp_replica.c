@@ -47,12 +47,12 @@ static sp_status replica_judge(const int64_t *sums, int n, int64_t step)
         if (sums[r] != sums[reference])
             used += (size_t)snprintf(ranks + used, sizeof ranks - used, "%s%d",
                                      used ? ", " : "", r);
-    return SP_FAIL(
-        SP_ENUMERIC,
-        "step %lld: the weights of rank %s differ from those of rank %d%s; they "
-        "must be the same bits: memory, processor or network of one is at "
-        "fault. Checkpoints of earlier steps are whole",
-        (long long)step, ranks, reference, 2 * same > n ? " and most others" : "");
+    return SP_FAIL(SP_ENUMERIC,
+                   "step %lld: the weights of rank %s differ from the weights of rank "
+                   "%d%s; they must be the same bits: memory, processor or network of "
+                   "one is at fault. Checkpoints of earlier steps are whole",
+                   (long long)step, ranks, reference,
+                   2 * same > n ? " and most others" : "");
 }
 
 sp_status sp_replica_check(sp_comm *comm, const float *data, int64_t n, int64_t step)

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "base/sp_machine.h"
 #include "comm/sp_launcher.h"
@@ -37,9 +38,7 @@ sp_status sp_comm_open(sp_comm *comm, int *argc, char ***argv)
     int provided;
 
     sp_comm_open_self(comm);
-    impl = calloc(1, sizeof *impl);
-    if (!impl)
-        return SP_FAIL(SP_EMEM, "no memory for a communicator");
+    SP_TRY(SP_NEW(&impl, 1, "a communicator"));
     comm->impl = impl;
     impl->node = impl->lane = MPI_COMM_NULL;
     sp_comm_on_leave = sp_comm_abort;

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/sp_list.h"
 #include "base/sp_machine.h"
 #include "base/sp_pulse.h"
 #include "comm/sp_comm_internal.h"
@@ -250,9 +251,7 @@ static sp_status take_slot(struct sp_comm_impl *impl, size_t n, sp_comm_slot **t
     MPI_Request *pieces;
 
     if (!s) {
-        s = calloc(1, sizeof *s);
-        if (!s)
-            return SP_FAIL(SP_EMEM, "no memory for an all-reduce");
+        SP_TRY(SP_NEW(&s, 1, "an all-reduce"));
         impl->free_slots = s;
     }
     if ((size_t)s->capacity < n) {

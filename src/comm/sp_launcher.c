@@ -313,10 +313,10 @@ sp_status sp_launcher_check_hosts(int world_size)
         return SP_OK;
     for (size_t i = 0; i < sizeof given / sizeof *given; i++)
         if (given[i].n > 1)
-            return SP_FAIL(SP_EUSAGE,
-                           "%s, but one process was started without a launcher, which "
-                           "would train alone: start with mpirun or srun (mpirun -n 1 "
-                           "if it shall be one rank)",
-                           given[i].name);
+            return SP_FAIL(
+                SP_EUSAGE,
+                "%s, but one process was started without a launcher, which would train "
+                "alone: start with mpirun or srun (mpirun -n 1 for one rank)",
+                given[i].name);
     return SP_OK;
 }

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/sp_list.h"
 #include "base/sp_signal.h"
 #include "base/sp_thread.h"
 #include "comm/sp_pmi.h"
@@ -418,9 +419,7 @@ sp_status sp_world_listen(const sp_launcher_world *is, int *listener, int *port)
 static sp_status create_members(const sp_launcher_world *is)
 {
     server.is = *is;
-    server.members = calloc((size_t)is->size, sizeof *server.members);
-    if (!server.members)
-        return SP_FAIL(SP_EMEM, "no memory to bring %d ranks together", is->size);
+    SP_TRY(SP_NEW(&server.members, is->size, "the ranks of the world"));
     for (int r = 0; r < is->size; r++)
         server.members[r].tether.fd = server.members[r].pmi_fd = -1;
     return SP_OK;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
 #include "base/sp_number.h"
 
 enum { ALIGN = 128 };
@@ -13,9 +14,7 @@ sp_status sp_ranges_create(sp_ranges *ranges, int most)
     assert(most > 0);
     memset(ranges, 0, sizeof *ranges);
     ranges->max = 2 * most + 1; /* between two held ranges one may be free */
-    ranges->range = calloc((size_t)ranges->max, sizeof *ranges->range);
-    if (!ranges->range)
-        return SP_FAIL(SP_EMEM, "no memory for a table of %d ranges", ranges->max);
+    SP_TRY(SP_NEW(&ranges->range, ranges->max, "a table of ranges"));
     sp_ranges_reset(ranges);
     return SP_OK;
 }

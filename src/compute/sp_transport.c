@@ -131,7 +131,7 @@ static const char *objection(sp_transport *t, const sp_transport_ops *nccl,
     else if (!nccl)
         *rc = SP_FAIL(
             SP_EUSAGE,
-            "NCCL sums memory of CUDA devices alone, and this run computes on the CPU");
+            "NCCL only sums memory of CUDA devices, and this run computes on the CPU");
     else if (nccl->probe)
         *rc = nccl->probe();
     *rc = sp_comm_agree(t->comm, *rc);
@@ -170,8 +170,8 @@ sp_status sp_transport_choose(sp_transport *transport, sp_comm *comm,
         rc = sp_comm_agree(transport->comm,
                            transport->ops->peer->open(transport, options));
     if (rc == SP_OK && options->is_bf16 && transport->ops != nccl && comm->size > 1)
-        sp_log_warn0(
-            "run.reduce_wire = \"bf16\" is for NCCL alone: gradients are sent in fp32");
+        sp_log_warn0("run.reduce_wire = \"bf16\" works with NCCL only: gradients are "
+                     "sent in fp32");
     return rc;
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
 #include "cpu/cpu_isa.h"
 
 static sp_status move(sp_backend *be, void *to, const void *from, size_t bytes)
@@ -88,9 +89,7 @@ static sp_status cpu_open(sp_backend *be, int device, int threads)
     omp_set_dynamic(0); /* OMP_DYNAMIC would take some threads away */
     be->threads = (int)sp_least(threads > 0 ? threads : 1, omp_get_thread_limit());
     be->impl = NULL;
-    cpu = calloc(1, sizeof *cpu);
-    if (!cpu)
-        return SP_FAIL(SP_EMEM, "no memory for the CPU backend");
+    SP_TRY(SP_NEW(&cpu, 1, "the CPU backend"));
     rc = sp_cpu_choose(be, cpu);
     if (rc != SP_OK) {
         free(cpu);

@@ -122,9 +122,9 @@ sp_status sp_colors_find(const sp_config *config, const sp_dataset *set,
         return color_find_white(config, set, columns, colors);
     sp_dataset_print_names(names, sizeof names, n, set->feature_name, columns);
     return SP_FAIL(SP_EUSAGE,
-                   "augment.color_* changes colours, but of the columns %s of %s that "
-                   "are used none is red, green or blue: name them in "
-                   "augment.color_columns, or leave these keys out",
+                   "augment.color_* changes colours, but the columns in use, %s of %s, "
+                   "have no red, green or blue: name them in augment.color_columns, or "
+                   "leave these keys out",
                    names, set->shard[0].path);
 }
 

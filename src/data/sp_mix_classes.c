@@ -1,6 +1,7 @@
 /* The classes that keys of augmentation name. */
 #include <stdlib.h>
 
+#include "base/sp_list.h"
 #include "base/sp_text.h"
 #include "data/sp_mix.h"
 
@@ -27,9 +28,7 @@ sp_status sp_mix_find_classes(const sp_config *config, const char *key,
     *is_named = NULL;
     if (words->n == 0)
         return SP_OK;
-    *is_named = calloc((size_t)set->n_classes + 1, sizeof **is_named);
-    if (!*is_named)
-        return SP_FAIL(SP_EMEM, "no memory for %d classes", set->n_classes);
+    SP_TRY(SP_NEW(is_named, set->n_classes, "classes"));
     for (int i = 0; i < words->n; i++) {
         const int found = class_of(set, words->at[i]);
 

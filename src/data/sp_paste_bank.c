@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "base/sp_list.h"
 #include "data/sp_mix.h"
 #include "data/sp_paste_internal.h"
 
@@ -23,10 +24,7 @@ static sp_status bank_read(sp_bank *bank, const int *columns)
     const sp_sample_request request = {
         .columns = columns, .n_columns = bank->n_columns, .verify = true};
 
-    bank->object = calloc((size_t)bank->set.n_samples + 1, sizeof *bank->object);
-    if (!bank->object)
-        return SP_FAIL(SP_EMEM, "no memory for %lld objects",
-                       (long long)bank->set.n_samples);
+    SP_TRY(SP_NEW(&bank->object, bank->set.n_samples, "objects"));
     for (int64_t i = 0; i < bank->set.n_samples; i++)
         SP_TRY(sp_sample_read(&bank->set, i, &request, &bank->object[i]));
     return SP_OK;
@@ -46,10 +44,8 @@ static sp_status bank_sort(const sp_config *config, const sp_dataset *set,
     bool *is_wanted = NULL;
     int k = 0;
 
-    bank->first = calloc((size_t)set->n_classes + 1, sizeof *bank->first);
-    bank->member = calloc((size_t)n + 1, sizeof *bank->member);
-    if (!bank->first || !bank->member)
-        return SP_FAIL(SP_EMEM, "no memory for %d objects", n);
+    SP_TRY(SP_NEW(&bank->first, set->n_classes, "objects"));
+    SP_TRY(SP_NEW(&bank->member, n, "objects"));
     SP_TRY(sp_mix_find_classes(config, "augment.paste_classes",
                                &config->augment.paste_classes, set, &is_wanted));
     for (int c = 0; c < set->n_classes; c++) {
@@ -104,9 +100,7 @@ sp_status sp_bank_open(const sp_config *config, const sp_dataset *set,
     *bank = NULL;
     if (!sp_paste_is_on(config))
         return SP_OK;
-    *bank = calloc(1, sizeof **bank);
-    if (!*bank)
-        return SP_FAIL(SP_EMEM, "no memory for a bank of objects");
+    SP_TRY(SP_NEW(bank, 1, "a bank of objects"));
     (*bank)->n_columns = n_columns;
     rc = bank_fill(config, set, columns, *bank);
     if (rc != SP_OK) {

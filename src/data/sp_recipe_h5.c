@@ -223,8 +223,8 @@ static sp_status read_columns(sp_h5 *file, sp_recipe *r)
     for (int i = 0; i < r->n_columns; i++)
         if (!isfinite(r->divisor[i]) || r->divisor[i] == 0)
             return BAD(file,
-                       "column_divisors: that of column "
-                       "%.100s is %g, expected a finite number, not 0",
+                       "column_divisors: column %.100s has %g, expected a finite "
+                       "number, not 0",
                        r->column[i], r->divisor[i]);
     return SP_OK;
 }
@@ -281,10 +281,11 @@ sp_status sp_recipe_check_columns(const sp_recipe *r, const char *path, int n,
     if (!r || !name)
         return SP_OK;
     if (!is_subset && r->n_columns != n)
-        return SP_FAIL(SP_EDATA,
-                       "%s:" GROUP ": attribute column_names has %d name%s, expected "
-                       "%d, those of feature_names",
-                       path, r->n_columns, sp_plural(r->n_columns), n);
+        return SP_FAIL(
+            SP_EDATA,
+            "%s:" GROUP
+            ": attribute column_names has %d name%s, expected %d, as feature_names has",
+            path, r->n_columns, sp_plural(r->n_columns), n);
     for (int i = 0; i < n; i++) {
         if (is_subset ? sp_text_find(r->n_columns, r->column, name[i]) >= 0
                       : strcmp(r->column[i], name[i]) == 0)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "base/sp_number.h"
 #include "base/sp_rng.h"
@@ -514,17 +515,13 @@ static sp_status allocate(sp_sampler *sampler)
         return SP_FAIL(SP_EMEM, "no memory for the sampler");
     s->n_groups = n_groups;
     s->at.epoch = s->at.position = -1;
-    s->first_rank = malloc(((size_t)n_groups + 1) * sizeof *s->first_rank);
-    s->member = malloc(n_ranks * sizeof *s->member);
-    s->step = malloc((n + 1) * sizeof *s->step);
-    s->sorted = malloc((n + 1) * sizeof *s->sorted);
-    s->heap = malloc(n_ranks * sizeof *s->heap);
-    s->share = malloc(n_ranks * sizeof *s->share);
-    s->mine = malloc((n + 1) * sizeof *s->mine);
-    if (!s->first_rank || !s->member || !s->step || !s->sorted || !s->heap ||
-        !s->share || !s->mine)
-        return SP_FAIL(SP_EMEM, "no memory for steps of %d samples",
-                       sampler->effective);
+    SP_TRY(SP_NEW(&s->first_rank, n_groups, "the steps of an epoch"));
+    SP_TRY(SP_NEW(&s->member, n_ranks, "the steps of an epoch"));
+    SP_TRY(SP_NEW(&s->step, n, "the steps of an epoch"));
+    SP_TRY(SP_NEW(&s->sorted, n, "the steps of an epoch"));
+    SP_TRY(SP_NEW(&s->heap, n_ranks, "the steps of an epoch"));
+    SP_TRY(SP_NEW(&s->share, n_ranks, "the steps of an epoch"));
+    SP_TRY(SP_NEW(&s->mine, n, "the steps of an epoch"));
     return SP_OK;
 }
 

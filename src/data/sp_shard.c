@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
 #include "base/sp_names.h"
 #include "data/sp_shard_internal.h"
 
@@ -170,9 +171,7 @@ sp_status sp_dataset_columns(const sp_dataset *set, const sp_strings *features,
     assert(set->n_features > 0);
     assert(columns && n_columns);
     *n_columns = 0;
-    *columns = malloc((size_t)n * sizeof **columns);
-    if (!*columns)
-        return SP_FAIL(SP_EMEM, "no memory for %d feature columns", n);
+    SP_TRY(SP_NEW(columns, n, "feature columns"));
     for (int i = 0; i < n; i++) {
         (*columns)[i] = i;
         rc = features->n ? find_column(set, features->at[i], where, &(*columns)[i])

@@ -106,7 +106,7 @@ static sp_status check_members(const char *path, const family *f)
     if (f->member >= f->members)
         return SP_FAIL(
             SP_EDATA,
-            "%s: file %ld of a set of %ld, expected a number below that of the files",
+            "%s: file %ld of a set of %ld, expected a number below the number of files",
             path, f->member, f->members);
     member = malloc(bytes);
     if (!member)

@@ -11,6 +11,7 @@
 #include <xxhash.h>
 
 #include "base/sp_file.h"
+#include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "base/sp_machine.h"
 #include "data/sp_shard_internal.h"
@@ -502,9 +503,7 @@ static sp_status build(sp_dataset *set, sp_wire *index)
 
     sp_wire_count(index, &n, 1);
     SP_TRY(index->rc);
-    part = calloc((size_t)n, sizeof *part);
-    if (!part)
-        return SP_FAIL(SP_EMEM, "no memory for the index of %lld files", (long long)n);
+    SP_TRY(SP_NEW(&part, n, "the index of the files"));
     rc = read_parts(index, part, n);
     if (rc == SP_OK) {
         warn_lacking(part, n);

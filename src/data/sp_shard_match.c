@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "base/sp_text.h"
 #include "data/sp_shard.h"
@@ -66,9 +67,7 @@ sp_status sp_dataset_take_classes(sp_dataset *set, int n, char *const *name,
     case SP_OTHER_ORDER:
         break;
     }
-    set->class_of = malloc((size_t)n * sizeof *set->class_of);
-    if (!set->class_of)
-        return SP_FAIL(SP_EMEM, "no memory for the order of %d classes", n);
+    SP_TRY(SP_NEW(&set->class_of, n, "the order of the classes"));
     for (int i = 0; i < n; i++)
         set->class_of[i] = sp_text_find(n, name, set->class_name[i]);
     return SP_OK;
@@ -125,7 +124,7 @@ static sp_status reorder_columns(const sp_dataset *train, sp_dataset *val)
     reorder(val->feature_std, n, val->column_of, room);
     free(room);
     sp_log_info(
-        "%s: feature columns in another order than those of %s, matched by name",
+        "%s: feature columns are in another order than in %s; they are matched by name",
         val->shard[0].path, train->shard[0].path);
     return SP_OK;
 }

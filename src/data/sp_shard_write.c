@@ -243,8 +243,9 @@ static sp_status pack_labels(sp_shard_writer *w, const int32_t *label, int64_t n
         int32_t value = label[i] == SP_IGNORE ? w->meta.ignore_label : label[i];
 
         if (label[i] != SP_IGNORE && (label[i] < 0 || label[i] >= w->meta.n_classes))
-            return SP_FAIL(SP_EDATA, "%s: label %d of row %lld is none of %d classes",
-                           w->path, label[i], (long long)i, w->meta.n_classes);
+            return SP_FAIL(SP_EDATA,
+                           "%s: label %d of row %lld is not one of %d classes", w->path,
+                           label[i], (long long)i, w->meta.n_classes);
         if (w->label_bytes == 1)
             narrow[i] = (uint8_t)value;
         else

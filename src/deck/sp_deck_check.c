@@ -176,12 +176,11 @@ sp_status sp_deck_check_together(const sp_config *config)
                        sp_config_where(config, "train.dampening"),
                        config->train.dampening);
     if (config->data.fold > 0 && config->data.fold >= config->data.folds)
-        return SP_FAIL(SP_EUSAGE,
-                       "%sdata.fold = %d is none of the folds of data.folds = %d, "
-                       "expected 0 to %d",
-                       sp_config_where(config, "data.fold"), config->data.fold,
-                       config->data.folds,
-                       config->data.folds > 1 ? config->data.folds - 1 : 0);
+        return SP_FAIL(
+            SP_EUSAGE,
+            "%sdata.fold = %d is not a fold of data.folds = %d, expected 0 to %d",
+            sp_config_where(config, "data.fold"), config->data.fold, config->data.folds,
+            config->data.folds > 1 ? config->data.folds - 1 : 0);
     if (config->train.deterministic == SP_DET_WORLD &&
         (config->batch.per != SP_PER_WORLD || config->train.bn_scope != SP_SCOPE_WORLD))
         return SP_FAIL(SP_EUSAGE,

@@ -27,21 +27,22 @@ const sp_key sp_deck_key[] = {
 {"data", "val_sets", SP_KEY_TEXTS, AT(data.val_sets), "[]", NULL, NULL, NULL,
  "further sets evaluated after data.val and reported by name: \"NAME=FILES\""},
 {"data", "folds", SP_KEY_INT, AT(data.folds), "0", "[0, 10000]", "folds", NULL,
- "cross-validation: deal the files of data.train, by name, to so many folds; 0, 1: off"},
+ "cross-validation: number of folds that the files of data.train are dealt to, by "
+ "name; 0, 1: off"},
 {"data", "fold", SP_KEY_INT, AT(data.fold), "0", "[0, 9999]", NULL, NULL,
  "the fold, from 0, that is evaluated in place of data.val and not trained on"},
 {"data", "voxel_size", SP_KEY_REAL, AT(data.voxel_size), "0.5", "(0, 1e9]", "m", NULL,
- "edge of a voxel: that of the shards, or a multiple of it"},
+ "edge of a voxel: the shards' edge, or a multiple of it"},
 {"data", "features", SP_KEY_TEXTS, AT(data.features), "[]", NULL, NULL, NULL,
  "feature columns by name; []: all, in the shards' order"},
 {"data", "normalize", SP_KEY_BOOL, AT(data.normalize), "true", NULL, NULL, NULL,
- "use (x - feature_mean) / feature_std where the shards have these"},
+ "use (x - feature_mean) / feature_std if the shards have these"},
 {"data", "readers", SP_KEY_INT, AT(data.readers), "2", "[1, 64]", "threads", NULL,
  "threads of a rank that read ahead"},
 {"data", "planners", SP_KEY_INT, AT(data.planners), "1", "[1, 16]", "threads", NULL,
  "threads of a rank that augment and voxelize ahead, each a batch of its own"},
 {"data", "verify", SP_KEY_BOOL, AT(data.verify), "true", NULL, NULL, NULL,
- "compare checksums where the shards have them"},
+ "compare checksums if the shards have them"},
 {"data", "on_error", SP_KEY_CHOICE, AT(data.on_error), "\"stop\"", NULL, NULL,
  SP_WORDS(SP_ON_ERRORS), "at a damaged sample end the run, or leave it out with a "
  "warning"},
@@ -83,10 +84,10 @@ const sp_key sp_deck_key[] = {
 {"augment", "mix_p", SP_KEY_REAL, AT(augment.mix_p), "0.8", "[0, 1]", NULL, NULL,
  "probability with which a sample is mixed"},
 {"augment", "mix_classes", SP_KEY_TEXTS, AT(augment.mix_classes), "[]", NULL, NULL,
- NULL, "classes that polarmix pastes, by name or number; []: none"},
+ NULL, "classes that polarmix pastes, by name or number; []: no class"},
 {"augment", "mix_bands", SP_KEY_REALS, AT(augment.mix_bands), "[3, 4, 5, 6]",
  "[2, 64]", "bands", NULL,
- "lasermix: numbers of bands of inclination, one of which is drawn"},
+ "lasermix: numbers of bands of inclination; one of them is drawn"},
 {"augment", "mix_inclination", SP_KEY_REALS, AT(augment.mix_inclination), "[-25, 3]",
  "[-90, 90]", "degrees", NULL,
  "lasermix: [low, high], the inclinations that the bands divide equally"},
@@ -95,7 +96,7 @@ const sp_key sp_deck_key[] = {
  "polarmix, lasermix: x, y and z of the sensor in the scans' coordinates"},
 {"augment", "range", SP_KEY_REALS, AT(augment.range), "[]", "[-1e9, 1e9]", "m", NULL,
  "[x0, y0, z0, x1, y1, z1]: leave out voxels outside of this box of the scans' "
- "coordinates; []: leave none out"},
+ "coordinates; []: keep all"},
 {"augment", "crop", SP_KEY_CHOICE, AT(augment.crop), "\"none\"", NULL, NULL,
  SP_WORDS(SP_CROPS), "keep only a part of a sample, around a voxel that is drawn"},
 {"augment", "crop_size", SP_KEY_REALS, AT(augment.crop_size), "[]", "[0, 1e9]", "m",
@@ -137,8 +138,7 @@ const sp_key sp_deck_key[] = {
 {"batch", "size", SP_KEY_INT, AT(batch.size), "16", "[1, inf)", "samples", NULL,
  "samples of one optimizer step, of the ranks that batch.per names"},
 {"batch", "per", SP_KEY_CHOICE, AT(batch.per), "\"world\"", NULL, NULL,
- SP_WORDS(SP_PERS), "ranks whose samples batch.size counts: all, those of a node, "
- "or one"},
+ SP_WORDS(SP_PERS), "ranks whose samples batch.size counts: all, a node's, or one"},
 {"batch", "eval_size", SP_KEY_INT, AT(batch.eval_size), "16", "[1, inf)", "samples",
  NULL, "samples of one evaluation batch of all ranks"},
 {"batch", "balance", SP_KEY_BOOL, AT(batch.balance), "true", NULL, NULL, NULL,
@@ -198,7 +198,7 @@ const sp_key sp_deck_key[] = {
 {"train", "adamw_eps", SP_KEY_REAL, AT(train.adamw_eps), "1e-8", "[1e-16, 1]", NULL,
  NULL, "number that adamw adds to the root of the second moment"},
 {"train", "weight_decay", SP_KEY_REAL, AT(train.weight_decay), "1e-4", "[0, inf)", NULL,
- NULL, "weight decay; sgd adds it to the gradient, adamw applies it by itself"},
+ NULL, "weight decay; sgd adds it to the gradient, adamw applies it to the weights"},
 {"train", "decay_norm", SP_KEY_BOOL, AT(train.decay_norm), "true", NULL, NULL, NULL,
  "apply weight decay to batch norm's scale and shift too"},
 {"train", "schedule", SP_KEY_CHOICE, AT(train.schedule), "\"cosine\"", NULL, NULL,
@@ -218,8 +218,8 @@ const sp_key sp_deck_key[] = {
 {"train", "cosine_floor", SP_KEY_REAL, AT(train.cosine_floor), "0.0", "[0, 1]", NULL,
  NULL, "factor of the learning rate at which cosine ends"},
 {"train", "pct_start", SP_KEY_REAL, AT(train.pct_start), "0.0", "[0, 1]", NULL, NULL,
- "part of the training in which onecycle rises; 0: that of train.warmup_steps, or 0.3 "
- "if these are 0"},
+ "part of the training in which onecycle rises; 0: the part of train.warmup_steps, or "
+ "0.3 if they are 0"},
 {"train", "div_factor", SP_KEY_REAL, AT(train.div_factor), "25.0", "[1, 1e9]", NULL,
  NULL, "onecycle begins at the learning rate divided by this"},
 {"train", "final_div_factor", SP_KEY_REAL, AT(train.final_div_factor), "1e4",
@@ -237,8 +237,8 @@ const sp_key sp_deck_key[] = {
 {"train", "focal_gamma", SP_KEY_REAL, AT(train.focal_gamma), "2.0", "[0, 100]", NULL,
  NULL, "exponent of 1 - p in the focal loss"},
 {"train", "lovasz_per", SP_KEY_CHOICE, AT(train.lovasz_per), "\"sample\"", NULL, NULL,
- SP_WORDS(SP_LOVASZ_PERS), "voxels that lovasz sorts together; step: those of a whole "
- "step, which needs one rank and one micro-batch"},
+ SP_WORDS(SP_LOVASZ_PERS), "voxels that lovasz sorts together; step: all of a step, "
+ "which needs one rank and one micro-batch"},
 {"train", "class_weights", SP_KEY_WEIGHTS, AT(train.class_weights), "\"none\"",
  "[0, 1e9]", NULL, SP_WORDS(SP_CLASS_WEIGHTS),
  "weight of each class, from its frequency or a list of numbers"},
@@ -257,8 +257,8 @@ const sp_key sp_deck_key[] = {
  SP_WORDS(SP_PRECISIONS), "arithmetic of the convolutions; bf16 stores activations so "
  "too; the CPU has no tf32"},
 {"train", "bf16_sums", SP_KEY_CHOICE, AT(train.bf16_sums), "\"auto\"", NULL, NULL,
- SP_WORDS(SP_BF16_SUMS), "order of sums in bf16 on CPUs, on which their last bits "
- "depend; tiles: that of AMX, slow elsewhere; auto: tiles where all ranks have AMX"},
+ SP_WORDS(SP_BF16_SUMS), "order of sums in bf16 on CPUs, which decides their last "
+ "bits; tiles: the order of AMX, slow elsewhere; auto: tiles if all ranks have AMX"},
 {"train", "recompute", SP_KEY_BOOL, AT(train.recompute), "false", NULL, NULL, NULL,
  "compute about half of the activations again in the backward pass instead of keeping "
  "them: less memory, more time, the same results"},
@@ -279,8 +279,8 @@ const sp_key sp_deck_key[] = {
 {"run", "threads", SP_KEY_INT, AT(run.threads), "0", "[0, 4096]", "threads", NULL,
  "threads of a rank on the CPU; 0: cores of the node divided by its ranks"},
 {"run", "memory_mb", SP_KEY_REAL, AT(run.memory_mb), "0", "[0, 1e9]", "MiB", NULL,
- "memory that a rank may use; steps that need more are cut into micro-batches; 0: that "
- "of its device"},
+ "memory that a rank may use; steps that need more are cut into micro-batches; 0: its "
+ "device's memory"},
 {"run", "oversubscribe", SP_KEY_BOOL, AT(run.oversubscribe), "false", NULL, NULL, NULL,
  "let several ranks share a device"},
 {"run", "wgmma", SP_KEY_CHOICE, AT(run.wgmma), "\"auto\"", NULL, NULL,

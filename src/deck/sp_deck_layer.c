@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
 #include "deck/sp_deck_text.h"
 
 #define FIELDS "name|op|from|out|kernel|stride|bias|coordinates|p|slope|eps|momentum"
@@ -182,9 +183,7 @@ sp_status sp_deck_read_layers(sp_config *config, const config_setting_t *list,
                        sp_deck_where(from, list), n, SP_MAX_LAYERS);
     sp_layers_destroy(config->net.layers, config->net.n_layers);
     config->net.n_layers = 0;
-    config->net.layers = calloc((size_t)n + 1, sizeof *config->net.layers);
-    if (!config->net.layers)
-        return SP_FAIL(SP_EMEM, "deck: out of memory");
+    SP_TRY(SP_NEW(&config->net.layers, n, "the layers of the deck"));
     for (int i = 0; i < n; i++) {
         const config_setting_t *group = config_setting_get_elem(list, (unsigned)i);
         sp_layer *layer = &config->net.layers[config->net.n_layers++];

@@ -20,8 +20,8 @@ static sp_status loss_find(const char *name, const char *where, int *kind)
         return SP_OK;
     sp_choice_nearest(SP_WORDS(SP_LOSSES), name, nearest);
     return SP_FAIL(SP_EUSAGE,
-                   "%s: train.loss: \"%.80s\" is none of %s; nearest is \"%s\"", where,
-                   name, SP_WORDS(SP_LOSSES), nearest);
+                   "%s: train.loss: \"%.80s\" is not one of %s; nearest is \"%s\"",
+                   where, name, SP_WORDS(SP_LOSSES), nearest);
 }
 
 /* Reads { name = "lovasz"; weight = 0.5; }. */

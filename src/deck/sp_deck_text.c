@@ -131,8 +131,7 @@ static sp_status scan_include(scanner *x, const char **s)
     n = *p == '"' ? strcspn(p + 1, "\"\n") : 0;
     snprintf(place, sizeof place, "%s:%d: ", x->to->file[file], line);
     if (!x->may_include)
-        return SP_FAIL(SP_EDATA, "%s@include stands in a text that is no deck file",
-                       place);
+        return SP_FAIL(SP_EDATA, "%s@include in a text that is not a deck file", place);
     if (*p != '"' || p[n + 1] != '"')
         return SP_FAIL(SP_EUSAGE, "%s@include takes a file name in quotation marks",
                        place);
@@ -212,10 +211,11 @@ static sp_status open_deck(const char *path, const char *from, FILE **in)
     close(fd);
     if (about.st_size > MAX_DECK_BYTES)
         return SP_FAIL(SP_EUSAGE, "%s%s is no deck: larger than 16 MiB", from, path);
-    return SP_FAIL(SP_EUSAGE, "%s%s is %s", from, path,
-                   S_ISDIR(about.st_mode) ? "a folder, expected a deck; that of a run "
-                                            "folder is its deck.resolved"
-                                          : "no regular file");
+    return SP_FAIL(
+        SP_EUSAGE, "%s%s is %s", from, path,
+        S_ISDIR(about.st_mode)
+            ? "a folder, expected a deck; a run folder's deck is its deck.resolved"
+            : "no regular file");
 }
 
 /* Reads a whole file and appends a NUL; messages begin with `from`. */

@@ -147,9 +147,7 @@ static sp_status deck_read_numbers(const sp_key *key, sp_doubles *to,
     *to = (sp_doubles){0};
     if (!is_list(s))
         return wrong_type(key, "a list of numbers", where, s);
-    to->at = calloc((size_t)n + 1, sizeof *to->at);
-    if (!to->at)
-        return SP_FAIL(SP_EMEM, "no memory for a list of numbers");
+    SP_TRY(SP_NEW(&to->at, n, "a list of numbers"));
     for (int i = 0; i < n; i++) {
         const config_setting_t *e = config_setting_get_elem(s, (unsigned)i);
         bool is_right =
@@ -199,8 +197,8 @@ sp_status sp_deck_set_text(sp_config *config, const sp_key *key, const char *tex
     if (i < 0) {
         sp_choice_nearest(key->names, text, nearest);
         return SP_FAIL(SP_EUSAGE,
-                       "%s: %s.%s = \"%.80s\" is none of %s; nearest is \"%s\"", where,
-                       key->section, key->name, text, key->names, nearest);
+                       "%s: %s.%s = \"%.80s\" is not one of %s; nearest is \"%s\"",
+                       where, key->section, key->name, text, key->names, nearest);
     }
     if (key->type == SP_KEY_WEIGHTS)
         config->train.class_weights.kind = (sp_class_weights)i;

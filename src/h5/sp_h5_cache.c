@@ -135,9 +135,7 @@ void sp_h5_chunks_free(sp_h5_chunks *chunks)
 sp_status sp_h5_cache_create(sp_h5_cache **cache, int64_t most)
 {
     assert(cache && most >= 0);
-    *cache = calloc(1, sizeof **cache);
-    if (!*cache)
-        return SP_FAIL(SP_EMEM, "no memory for unpacked chunks");
+    SP_TRY(SP_NEW(cache, 1, "unpacked chunks"));
     (*cache)->most = most;
     pthread_mutex_init(&(*cache)->lock, NULL);
     return SP_OK;

@@ -228,7 +228,7 @@ void sp_watchdog_connect(sp_watchdog *w, double now)
     if (w->has_warned || now - w->begin_s <= ALONE_S || sp_link_is_proven(&root->link))
         return;
     sp_log_warn("watchdog: cannot connect to rank 0 on %s; it is watched through "
-                "heartbeat.bin where the run folder is shared",
+                "heartbeat.bin if the run folder is shared",
                 w->address.host);
     w->has_warned = true;
 }

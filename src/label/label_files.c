@@ -470,7 +470,7 @@ static sp_status check_all(label_files *f, const label_model *m, const label_opt
         SP_TRY(look(f, i, &is_there, &is_ours, &f->file[i].is_done));
         if (is_there && !is_ours && !o->overwrite)
             return SP_FAIL(SP_EUSAGE,
-                           "%s/%s is there and was not made by this command, or was "
+                           "%s/%s exists and was not made by this command, or was "
                            "changed since; --overwrite replaces it",
                            f->dir, f->file[i].name);
         if (is_ours && !f->file[i].is_done && !o->overwrite)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/sp_crc.h"
+#include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "base/sp_text.h"
 #include "checkpoint/sp_calibration.h"
@@ -73,10 +74,10 @@ static sp_status take_recipe(label_model *m, const sp_recipe *recipe, bool has_k
     vox_options *v = m->vox;
 
     if (v->voxel_size > 0 || v->n_features > 0)
-        return SP_FAIL(SP_EUSAGE,
-                       "%s tells voxel size and columns; leave out --voxel-size and "
-                       "--features",
-                       m->infer.path);
+        return SP_FAIL(
+            SP_EUSAGE,
+            "%s gives voxel size and columns; leave out --voxel-size and --features",
+            m->infer.path);
     if (recipe->sweeps)
         return SP_FAIL(SP_EDATA,
                        "%s was trained on samples of %.20s scans joined by their poses, "
@@ -197,12 +198,10 @@ static sp_status choose_columns(label_model *m)
         return SP_FAIL(SP_EDATA, "%s: statistics of %d columns, expected %d",
                        m->infer.path, r->norm.n_columns, n);
     if (!m->infer.is_checkpoint)
-        sp_log_warn0("%s holds weights alone: columns are not normalized",
+        sp_log_warn0("%s holds only weights: columns are not normalized",
                      m->infer.path);
-    r->columns = calloc((size_t)n, sizeof *r->columns);
-    m->column = calloc((size_t)n, sizeof *m->column);
-    if (!r->columns || !m->column)
-        return SP_FAIL(SP_EMEM, "no memory for %d columns", n);
+    SP_TRY(SP_NEW(&r->columns, n, "columns"));
+    SP_TRY(SP_NEW(&m->column, n, "columns"));
     r->n_columns = n;
     for (int i = 0; i < n; i++) {
         r->columns[i] = i;
@@ -227,9 +226,7 @@ static sp_status choose_classes(label_model *m)
                        m->infer.path);
     r->class_name = norm->class_name ? norm->class_name : (char **)map->name;
     r->n_classes = m->n_classes = norm->class_name ? norm->n_classes : map->n;
-    m->code = calloc((size_t)m->n_classes, sizeof *m->code);
-    if (!m->code)
-        return SP_FAIL(SP_EMEM, "no memory for %d classes", m->n_classes);
+    SP_TRY(SP_NEW(&m->code, m->n_classes, "classes"));
     if (map->n > 0)
         return vox_codes_of_map(map, m->infer.path, m->n_classes, r->class_name,
                                 m->code);
@@ -510,7 +507,7 @@ static sp_status check_kind(const label_model *m, const sp_scan *scan)
     }
     if (recipe && recipe->unit && unit && strcmp(unit, recipe->unit) != 0)
         return SP_FAIL(SP_EDATA,
-                       "%s: its coordinates are in %s, but those of the model in %s; "
+                       "%s: its coordinates are in %s, but the model's are in %s; "
                        "--any-format takes it",
                        sp_scan_path(scan), unit, recipe->unit);
     if (unit && strcmp(unit, "degree") == 0 && !(recipe && recipe->unit))

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/sp_list.h"
 #include "label/label_raster.h"
 #include "predict/sp_view.h"
 
@@ -17,9 +18,7 @@ static sp_status read_keep(void *to, const sp_option *option, const char *text)
 
     (void)option;
     if (!o->keep)
-        o->keep = calloc(VOX_MAX_CODE + 1, sizeof *o->keep);
-    if (!o->keep)
-        return SP_FAIL(SP_EMEM, "no memory for --keep");
+        SP_TRY(SP_NEW(&o->keep, VOX_MAX_CODE, "--keep"));
     for (;; at++) {
         char *end;
         long code = strtol(at, &end, 10);
@@ -76,19 +75,18 @@ static const sp_option option_table[] = {
   "all are equally likely"}, SP_OPTION_FLAG, AT(entropy)},
 {{"--probabilities", "CLASS,...", "add a field p_CLASS with the probability of each of "
   "these classes (all: of every class)"}, SP_OPTION_TEXT, AT(probabilities)},
-{{"--margin", NULL, "add the field margin: the probability of the class less that of the "
-  "second class"}, SP_OPTION_FLAG, AT(margin)},
-{{"--no-agreement", NULL, "leave out the field agreement of several models, the share of "
-  "them that have the class"}, SP_OPTION_FLAG, AT(no_agreement)},
+{{"--margin", NULL, "add the field margin: the probability of the class minus the "
+  "second class's"}, SP_OPTION_FLAG, AT(margin)},
+{{"--no-agreement", NULL, "leave out the field agreement of several models, the share "
+  "of them that have the class"}, SP_OPTION_FLAG, AT(no_agreement)},
 {{"--class-field", "NAME", "write the class into this field (uint8) and leave the scan's "
   "own classes as they are"}, SP_OPTION_TEXT, AT(class_field)},
 {{"--field-type", "uint8|float32", "type of added fields; uint8 is in steps of 1/255 in "
   "scans of all formats (uint8)"}, SP_OPTION_WORD, AT(is_float)},
-{{"--min-confidence", "P", "points of which no class has this probability get no "
-  "class"},
+{{"--min-confidence", "P", "points without a class of this probability get no class"},
  SP_OPTION_REAL, AT(min_confidence), .or_0 = true},
-{{"--doubtful-features", "Q", "points with features farther from those of all classes than "
-  "the share Q of the validation set (0.95) get no class either; the model is calibrated"},
+{{"--doubtful-features", "Q", "points with features farther from every class than the "
+  "share Q of the validation set (0.95) get no class either; the model is calibrated"},
  SP_OPTION_REAL, AT(doubtful_features)},
 {{"--doubtful", "CODE", "the code that these points get instead"},
  SP_OPTION_WHOLE, AT(doubtful), 0, VOX_MAX_CODE},
@@ -199,14 +197,15 @@ static bool lacks_model(const char *models)
 static sp_status check(const label_options *o)
 {
     if (!o->model)
-        return SP_FAIL(SP_EUSAGE, "label: expected MODEL SCAN... --out DIR; sptrain "
-                                  "label --help tells more");
+        return SP_FAIL(
+            SP_EUSAGE,
+            "label: expected MODEL SCAN... --out DIR; see sptrain label --help");
     if (lacks_model(o->model))
         return SP_FAIL(SP_EUSAGE,
                        "%s: a model is missing, expected their paths as A+B+C",
                        o->model);
     if (o->vox.n_inputs == 0)
-        return SP_FAIL(SP_EUSAGE, "label: no scan is named behind the model %s",
+        return SP_FAIL(SP_EUSAGE, "label: no scan is named after the model %s",
                        o->model);
     if (!o->out || !*o->out)
         return SP_FAIL(SP_EUSAGE, "label: --out DIR is missing");

@@ -60,11 +60,9 @@ sp_status label_work_open(label_work *w)
     assert(w->model && w->net && w->files && w->options && w->comm);
     set_reading(w);
     w->times.begun_s = w->times.shown_s = sp_now_s();
-    w->codes = calloc(1, sizeof *w->codes);
-    w->pending = calloc((size_t)w->files->n + 1, sizeof *w->pending);
-    w->extent = calloc((size_t)w->files->n + 1, sizeof *w->extent);
-    if (!w->codes || !w->pending || !w->extent)
-        return SP_FAIL(SP_EMEM, "no memory for %d scans", w->files->n);
+    SP_TRY(SP_NEW(&w->codes, 1, "scans"));
+    SP_TRY(SP_NEW(&w->pending, w->files->n, "scans"));
+    SP_TRY(SP_NEW(&w->extent, w->files->n, "scans"));
     for (int i = w->options->task; i < w->files->n; i += w->options->n_tasks)
         if (!w->files->file[i].is_done && !w->files->file[i].is_skipped)
             w->pending[w->n_pending++] = i;

@@ -2,11 +2,11 @@
 
 #include <stdlib.h>
 
+#include "base/sp_list.h"
+
 sp_status label_writer_make(label_job **job, int scan, label_step step)
 {
-    *job = calloc(1, sizeof **job);
-    if (!*job)
-        return SP_FAIL(SP_EMEM, "no memory for a scan");
+    SP_TRY(SP_NEW(job, 1, "a scan"));
     (*job)->scan = scan;
     (*job)->step = step;
     return SP_OK;

@@ -4,17 +4,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
+
 sp_status sp_assign_create(sp_assign *a, const sp_lowered *low,
                            const sp_assign_rules *rules)
 {
     assert(low->n_values > 0 && low->n_steps > 0);
     assert(rules->row_bytes > 0 && rules->fused_parts);
     *a = (sp_assign){.low = low, .rules = *rules};
-    a->value = calloc((size_t)low->n_values, sizeof *a->value);
-    a->argmax = calloc((size_t)low->n_steps, sizeof *a->argmax);
-    a->kept = calloc((size_t)low->n_steps, sizeof *a->kept);
-    if (!a->value || !a->argmax || !a->kept)
-        return SP_FAIL(SP_EMEM, "no memory for the tables of the network");
+    SP_TRY(SP_NEW(&a->value, low->n_values, "the tables of the network"));
+    SP_TRY(SP_NEW(&a->argmax, low->n_steps, "the tables of the network"));
+    SP_TRY(SP_NEW(&a->kept, low->n_steps, "the tables of the network"));
     SP_TRY(sp_ranges_create(&a->matrices, 2 * low->n_values + 3));
     return sp_ranges_create(&a->vectors, 2 * low->n_values + 3);
 }

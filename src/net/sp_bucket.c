@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
 #include "base/sp_number.h"
 
 enum { BUCKET_BYTES = 16 << 20, ALIGNMENT = 128, NARROW = 16 };
@@ -98,15 +99,11 @@ sp_status sp_buckets_create(sp_buckets *b, const sp_graph *graph, sp_comm *comm,
     b->graph = graph;
     b->is_overlapped = true;
     b->n_buckets = bucket_cut(graph, at_least, NULL);
-    b->begin = malloc(((size_t)b->n_buckets + 1) * sizeof *b->begin);
-    b->impl = calloc(1, sizeof *b->impl);
-    if (!b->begin || !b->impl)
-        return SP_FAIL(SP_EMEM, "gradient buckets: out of memory");
+    SP_TRY(SP_NEW(&b->begin, b->n_buckets, "gradient buckets"));
+    SP_TRY(SP_NEW(&b->impl, 1, "gradient buckets"));
     bucket_cut(graph, at_least, b->begin);
-    b->impl->sum = calloc((size_t)b->n_buckets, sizeof *b->impl->sum);
-    b->impl->is_idle = calloc((size_t)b->n_buckets, sizeof *b->impl->is_idle);
-    if (!b->impl->sum || !b->impl->is_idle)
-        return SP_FAIL(SP_EMEM, "gradient buckets: out of memory");
+    SP_TRY(SP_NEW(&b->impl->sum, b->n_buckets, "gradient buckets"));
+    SP_TRY(SP_NEW(&b->impl->is_idle, b->n_buckets, "gradient buckets"));
     mark_idle(b, graph);
     sp_transport_open_host(&b->impl->own, comm);
     b->impl->transport = &b->impl->own;

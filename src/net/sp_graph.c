@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
+
 sp_status sp_graph_refuse(sp_status rc, const sp_graph_builder *b, const char *file,
                           int line, const char *func, const char *format, ...)
 {
@@ -71,7 +73,8 @@ static sp_status set_inputs(sp_graph_builder *b, sp_node *node, int index,
 static sp_status set_name(sp_graph_builder *b, sp_node *node, int index)
 {
     if (!strcmp(b->layer->name, "input"))
-        return SP_REFUSE(b, "the name \"input\" stands for the features of the voxels");
+        return SP_REFUSE(
+            b, "the name \"input\" is reserved for the features of the voxels");
     for (int i = 0; i < index; i++)
         if (!strcmp(b->graph->node[i].name, b->layer->name))
             return SP_REFUSE(b, "a layer before it has the same name");
@@ -213,12 +216,10 @@ static sp_status graph_build(sp_graph_builder *b, const sp_layer *layers, int n)
 {
     sp_graph *g = b->graph;
 
-    g->node = calloc((size_t)n, sizeof *g->node);
-    g->param = calloc(2 * (size_t)n, sizeof *g->param);
-    g->buffer = calloc(2 * (size_t)n, sizeof *g->buffer);
-    b->pooled_level = calloc((size_t)n, sizeof *b->pooled_level);
-    if (!g->node || !g->param || !g->buffer || !b->pooled_level)
-        return SP_FAIL(SP_EMEM, "network of %d layers: out of memory", n);
+    SP_TRY(SP_NEW(&g->node, n, "the layers of the network"));
+    SP_TRY(SP_NEW(&g->param, 2 * (size_t)n, "the layers of the network"));
+    SP_TRY(SP_NEW(&g->buffer, 2 * (size_t)n, "the layers of the network"));
+    SP_TRY(SP_NEW(&b->pooled_level, n, "the layers of the network"));
     b->has_level[0] = true;
     g->spec.n_levels = 1;
     for (int i = 0; i < b->grid->n; i++)

@@ -118,7 +118,7 @@ static sp_status shape_coordinates(sp_graph_builder *b, const sp_node *node, int
         return SP_OK;
     }
     if (is_ours && (node->kernel != 3 || node->stride != 2))
-        return SP_REFUSE(b, "dilated coordinates are those of kernel 3 and stride 2");
+        return SP_REFUSE(b, "dilated coordinates need kernel 3 and stride 2");
     for (int l = from + 1; l < node->level; l++)
         if (b->graph->spec.is_dilated[l])
             return SP_REFUSE(b,

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
+
 /* A node while it is lowered. All indices refer to nodes. */
 typedef struct plan_node {
     /* the only node that reads this one, and only once; -1: no such node */
@@ -110,9 +112,7 @@ static sp_status make_values(sp_lowered *low)
     const sp_graph *g = low->graph;
 
     low->n_values = g->n_nodes + 1;
-    low->value = calloc((size_t)low->n_values, sizeof *low->value);
-    if (!low->value)
-        return SP_FAIL(SP_EMEM, "no memory for the tables of the network");
+    SP_TRY(SP_NEW(&low->value, low->n_values, "the tables of the network"));
     for (int v = 0; v < low->n_values; v++) {
         low->value[v].level = v ? g->node[v - 1].level : 0;
         low->value[v].c = v ? g->node[v - 1].c_out : g->c_in;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/sp_exact.h"
+#include "base/sp_list.h"
 #include "data/sp_loader.h"
 #include "data/sp_shard.h"
 
@@ -20,10 +21,7 @@ sp_status sp_metrics_create(sp_metrics *metrics, int n_classes, int parts)
     for (int i = 0; i < 3; i++)
         n += parts >> i & 1 ? cells : 0;
     memset(metrics, 0, sizeof *metrics);
-    metrics->sums = calloc(n, sizeof *metrics->sums);
-    if (!metrics->sums)
-        return SP_FAIL(SP_EMEM, "no memory for confusion matrices of %d classes",
-                       n_classes);
+    SP_TRY(SP_NEW(&metrics->sums, n, "confusion matrices"));
     metrics->n_sums = n;
     metrics->n_classes = n_classes;
     metrics->confusion = metrics->sums;

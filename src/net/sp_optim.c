@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
+
 /* Parameters that follow one another and have the same factor of the learning rate. */
 typedef struct optim_stretch {
     int64_t first, end; /* floats in the flat buffers */
@@ -54,9 +56,7 @@ static sp_status list_stretches(sp_optim *optim)
     struct sp_optim_impl *impl = optim->impl;
     optim_stretch *last = NULL;
 
-    impl->stretch = calloc((size_t)graph->n_params + 1, sizeof *impl->stretch);
-    if (!impl->stretch)
-        return SP_FAIL(SP_EMEM, "optimizer: out of memory");
+    SP_TRY(SP_NEW(&impl->stretch, graph->n_params, "the optimizer"));
     for (int p = 0; p < graph->n_params; p++) {
         const sp_param *param = &graph->param[p];
         const sp_node *node = &graph->node[param->node];
@@ -91,9 +91,7 @@ sp_status sp_optim_create(sp_optim *optim, const sp_graph *graph,
     optim->graph = graph;
     optim->config = config;
     optim->backend = backend;
-    optim->impl = calloc(1, sizeof *optim->impl);
-    if (!optim->impl)
-        return SP_FAIL(SP_EMEM, "optimizer: out of memory");
+    SP_TRY(SP_NEW(&optim->impl, 1, "the optimizer"));
     SP_TRY(list_stretches(optim));
     SP_TRY(backend->ops->arena_create(&optim->impl->arena, bytes, "optimizer state"));
     for (int i = 0; i < SP_N_KEPT; i++) {

@@ -4,13 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
+
 sp_status sp_canvas_create(sp_canvas *canvas, int width, int height, sp_colour colour)
 {
     assert(width > 0 && height > 0);
     *canvas = (sp_canvas){.width = width, .height = height};
-    canvas->pixel = malloc((size_t)width * (size_t)height * sizeof *canvas->pixel);
-    if (!canvas->pixel)
-        return SP_FAIL(SP_EMEM, "no memory for a picture of %d x %d", width, height);
+    SP_TRY(SP_NEW(&canvas->pixel, (size_t)width * (size_t)height, "a picture"));
     sp_canvas_fill(canvas, 0, 0, width, height, colour);
     return SP_OK;
 }

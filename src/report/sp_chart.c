@@ -254,10 +254,8 @@ static void chart_add_curve(sp_html *html, const axes *a, const sp_chart *chart,
     }
     thin(c, a, s, s->y);
     if (c->n > 0) {
-        sp_html_add(html, "<path class=\"s s%d%s\" data-n=\"", s->colour % COLOURS,
-                    mean ? " raw" : "");
-        sp_html_text(html, s->name);
-        sp_html_raw(html, "\" data-p=\"");
+        sp_html_add(html, "<path class=\"s s%d%s\" data-n=\"%s\" data-p=\"",
+                    s->colour % COLOURS, mean ? " raw" : "", s->name);
         for (int i = 0; i < c->n; i++)
             sp_html_add(html, "%s%.9g,%.9g", i ? " " : "", c->x[i], c->y[i]);
         sp_html_raw(html, "\"");
@@ -280,14 +278,13 @@ void sp_chart_add(sp_html *html, const sp_chart *chart, const sp_series *series,
     if (!find_ranges(&a, chart, series, n))
         return;
     round_ranges(&a, chart);
-    sp_html_add(html, "<figure class=\"chart%s\"><figcaption>",
-                chart->is_small ? " small" : "");
-    sp_html_text(html, chart->title);
     sp_html_add(html,
-                "%s</figcaption><div class=\"plot\" data-x0=\"%.9g\" "
+                "<figure class=\"chart%s\"><figcaption>%s%-s</figcaption><div "
+                "class=\"plot\" data-x0=\"%.9g\" "
                 "data-x1=\"%.9g\" data-x=\"step\"><svg viewBox=\"0 0 %d %d\" "
                 "preserveAspectRatio=\"none\" role=\"img\" aria-hidden=\"true\">"
                 "<path class=\"grid\" d=\"",
+                chart->is_small ? " small" : "", chart->title,
                 a.is_log ? " <small>logarithmic</small>" : "", a.x0, a.x1, SIDE, SIDE);
     each_y_tick(html, &a, add_grid_line);
     sp_html_raw(html, "\"/>");

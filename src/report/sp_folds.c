@@ -91,7 +91,7 @@ static sp_status folds_check(const folds_pool *pool, const sp_story *s,
         return SP_FAIL(SP_EUSAGE, "%s: data.fold = %d, expected 0 to %d", s->dir, fold,
                        n - 1);
     if (pool->dir_of[fold])
-        return SP_FAIL(SP_EUSAGE, "%s: data.fold = %d is that of %s too", s->dir, fold,
+        return SP_FAIL(SP_EUSAGE, "%s: data.fold = %d, as in %s", s->dir, fold,
                        pool->dir_of[fold]);
     for (int c = 0; is_same && c < pool->n_classes; c++)
         is_same = strcmp(eval->class_name[c], pool->class_name[c]) == 0;

@@ -1,6 +1,8 @@
 #include "report/sp_html.h"
 
 #include <assert.h>
+#include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -25,15 +27,7 @@ void sp_html_raw(sp_html *html, const char *markup)
         fputs(markup, html->to);
 }
 
-void sp_html_add(sp_html *html, const char *format, ...)
-{
-    va_list list;
-
-    va_start(list, format);
-    if (is_ready(html))
-        vfprintf(html->to, format, list);
-    va_end(list);
-}
+/* ---- conversions ---- */
 
 static const char *entity(char c)
 {
@@ -53,7 +47,7 @@ static const char *entity(char c)
     }
 }
 
-static void add_text(sp_html *html, const char *text, bool keeps_lines)
+static void put_text(sp_html *html, const char *text, bool keeps_lines)
 {
     /* A byte becomes at most four. */
     const size_t bytes = 4 * strlen(text) + 1;
@@ -73,24 +67,92 @@ static void add_text(sp_html *html, const char *text, bool keeps_lines)
     free(shown);
 }
 
-void sp_html_text(sp_html *html, const char *text)
-{
-    assert(html && text);
-    add_text(html, text, false);
-}
-
-void sp_html_put(sp_html *html, const char *before, const char *text,
-                 const char *behind)
-{
-    sp_html_raw(html, before);
-    sp_html_text(html, text);
-    sp_html_raw(html, behind);
-}
-
 void sp_html_lines(sp_html *html, const char *text)
 {
     assert(html && text);
-    add_text(html, text, true);
+    put_text(html, text, true);
+}
+
+static void put_count(FILE *to, double value)
+{
+    char digits[32];
+    const int n = snprintf(digits, sizeof digits, "%.0f", value);
+
+    for (int i = 0; i < n; i++)
+        fprintf(to, "%s%c",
+                i > 0 && (n - i) % 3 == 0 && digits[i - 1] != '-' ? "&#8239;" : "",
+                digits[i]);
+}
+
+static void put_seconds(FILE *to, double s)
+{
+    if (s < 1e-3)
+        fprintf(to, "%.3g &micro;s", s * 1e6);
+    else if (s < 0.1)
+        fprintf(to, "%.3g ms", s * 1e3);
+    else if (s < 100)
+        fprintf(to, "%.3g s", s);
+    else if (s < 3600)
+        fprintf(to, "%d min %02d s", (int)s / 60, (int)s % 60);
+    else
+        fprintf(to, "%d h %02d min", (int)s / 3600, (int)s / 60 % 60);
+}
+
+static void put_number(FILE *to, const char *conversion, double value)
+{
+    const char last = conversion[strlen(conversion) - 1];
+    const bool is_count = strcmp(conversion, "%g") == 0;
+
+    if ((!isfinite(value) && last != 'g') ||
+        (last == 'e' && (value < 0 || value > 1e9)) ||
+        (is_count && !(fabs(value) <= 1e15)))
+        fputs("&ndash;", to);
+    else if (is_count)
+        put_count(to, value);
+    else if (last == 'e')
+        put_seconds(to, value);
+    else
+        fprintf(to, conversion, value);
+}
+
+/* Writes the next argument, and returns the text after its conversion at `at`. */
+static const char *put_argument(sp_html *html, const char *at, va_list *list)
+{
+    char conversion[16];
+    const size_t n = 1 + strcspn(at + 1, "%sdxcfge");
+
+    assert(at[n] && n + 2 <= sizeof conversion);
+    snprintf(conversion, sizeof conversion, "%.*s", (int)n + 1, at);
+    if (at[n] == '%')
+        putc('%', html->to);
+    else if (at[n] == 's' && at[1] == '-')
+        fputs(va_arg(*list, const char *), html->to);
+    else if (at[n] == 's')
+        put_text(html, va_arg(*list, const char *), false);
+    else if (strchr("fge", at[n]))
+        put_number(html->to, conversion, va_arg(*list, double));
+    else if (strstr(conversion, PRId64))
+        fprintf(html->to, conversion, va_arg(*list, int64_t));
+    else
+        fprintf(html->to, conversion, va_arg(*list, int));
+    return at + n + 1;
+}
+
+void sp_html_add(sp_html *html, const char *format, ...)
+{
+    va_list list;
+
+    assert(html && format);
+    va_start(list, format);
+    for (const char *at = format; is_ready(html) && *at;) {
+        const size_t n = strcspn(at, "%");
+
+        fwrite(at, 1, n, html->to);
+        at += n;
+        if (*at)
+            at = put_argument(html, at, &list);
+    }
+    va_end(list);
 }
 
 void sp_html_base64(sp_html *html, const void *bytes, size_t n)

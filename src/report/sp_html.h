@@ -1,5 +1,5 @@
-/* HTML in memory. Foreign text is added only by sp_html_text, which escapes it. If
- * memory runs out, sp_html_end fails. All functions are local. */
+/* HTML in memory, made from templates. If memory runs out, sp_html_end fails. All
+ * functions are local. */
 #ifndef SP_HTML_H
 #define SP_HTML_H
 
@@ -17,20 +17,21 @@ typedef struct sp_html {
     bool is_short; /* memory ran out */
 } sp_html;
 
-/* Appends markup of the program's own, in the manner of printf. No text of others may
- * be an argument. */
+/* Appends a template: markup of the program's own, with conversions of printf, so that
+ * the compiler checks the arguments.
+ *     %s    any text, which a browser shows as text, between tags as well as within an
+ *           attribute in double quotes. Characters that control a terminal or the
+ *           direction of text become \xNN (sp_text_printable), so that nothing hides
+ *     %-s   markup of the program's own, unchanged
+ *     %.2f  a number; a dash if it is not finite
+ *     %g    a count, with thin spaces between thousands; a dash if it is not finite
+ *     %e    seconds, as "1 h 02 min" or "3.4 s"; a dash if they are not finite
+ * All other conversions (of int, int64_t and double) are printf's. */
 void sp_html_add(sp_html *html, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* Appends a longer piece of markup unchanged. */
+/* Appends markup unchanged. */
 void sp_html_raw(sp_html *html, const char *markup);
-/* Appends any text so that a browser shows it as text, between tags as well as within
- * an attribute in double quotes. Characters that control a terminal or the direction of
- * text are shown as \xNN (sp_text_printable), so that nothing hides. sp_html_lines
- * keeps newlines. sp_html_put appends the text between two pieces of markup.
- */
-void sp_html_text(sp_html *html, const char *text);
-void sp_html_put(sp_html *html, const char *before, const char *text,
-                 const char *behind);
+/* Appends text as %s does, with its newlines. */
 void sp_html_lines(sp_html *html, const char *text);
 /* Appends bytes in base64, for a data: address. */
 void sp_html_base64(sp_html *html, const void *bytes, size_t n);

@@ -16,15 +16,13 @@
 void sp_page_add_run(const sp_page *page, int run)
 {
     assert(run >= 0 && run < page->n);
-    if (page->n < 2)
-        return;
-    sp_html_add(page->html, "<i class=\"dot b%d\"></i>", run % 8);
-    sp_html_text(page->html, page->story[run].name);
+    if (page->n > 1)
+        sp_html_add(page->html, "<i class=\"dot b%d\"></i>%s", run % 8,
+                    page->story[run].name);
 }
 
 void sp_page_head_run(const sp_page *page, int run)
 {
-    assert(run >= 0 && run < page->n);
     if (page->n < 2)
         return;
     sp_html_raw(page->html, "<h3>");
@@ -32,58 +30,7 @@ void sp_page_head_run(const sp_page *page, int run)
     sp_html_raw(page->html, "</h3>\n");
 }
 
-void sp_page_add_number(const sp_page *page, double value, int digits)
-{
-    assert(digits >= 0);
-    if (isfinite(value))
-        sp_html_add(page->html, "%.*f", digits, value);
-    else
-        sp_html_raw(page->html, "&ndash;");
-}
-
-void sp_page_add_count(const sp_page *page, double value)
-{
-    char digits[32];
-    int n;
-
-    if (!isfinite(value) || fabs(value) > 1e15) {
-        sp_html_raw(page->html, "&ndash;");
-        return;
-    }
-    n = snprintf(digits, sizeof digits, "%.0f", value);
-    for (int i = 0; i < n; i++)
-        sp_html_add(page->html, "%s%c",
-                    i > 0 && (n - i) % 3 == 0 && digits[i - 1] != '-' ? "&#8239;" : "",
-                    digits[i]);
-}
-
-void sp_page_add_seconds(const sp_page *page, double s)
-{
-    if (!isfinite(s) || s < 0 || s > 1e9)
-        sp_html_raw(page->html, "&ndash;");
-    else if (s < 1e-3)
-        sp_html_add(page->html, "%.3g &micro;s", s * 1e6);
-    else if (s < 0.1)
-        sp_html_add(page->html, "%.3g ms", s * 1e3);
-    else if (s < 100)
-        sp_html_add(page->html, "%.3g s", s);
-    else if (s < 3600)
-        sp_html_add(page->html, "%d min %02d s", (int)s / 60, (int)s % 60);
-    else
-        sp_html_add(page->html, "%d h %02d min", (int)s / 3600, (int)s / 60 % 60);
-}
-
 /* ---- summary ---- */
-
-static void begin_row(const sp_page *page, const char *name)
-{
-    sp_html_add(page->html, "<dt>%s</dt><dd>", name);
-}
-
-static void end_row(const sp_page *page)
-{
-    sp_html_raw(page->html, "</dd>");
-}
 
 static void add_score(const sp_page *page, const sp_story *s)
 {
@@ -95,15 +42,13 @@ static void add_score(const sp_page *page, const sp_story *s)
                     "yet</div>");
         return;
     }
-    sp_html_raw(page->html, "<div class=\"big\">");
-    sp_page_add_number(page, sp_story_score(e), 4);
-    sp_html_add(page->html, "</div><div class=\"soft\">mean IoU over %s, %sat step ",
-                isnan(e->point_miou) ? "voxels" : "points", best ? "best, " : "");
-    sp_page_add_count(page, e->step);
-    if (isfinite(e->epoch)) {
-        sp_html_raw(page->html, ", epoch ");
-        sp_page_add_count(page, e->epoch);
-    }
+    sp_html_add(page->html,
+                "<div class=\"big\">%.4f</div><div class=\"soft\">mean IoU over %s, "
+                "%sat step %g",
+                sp_story_score(e), isnan(e->point_miou) ? "voxels" : "points",
+                best ? "best, " : "", e->step);
+    if (isfinite(e->epoch))
+        sp_html_add(page->html, ", epoch %g", e->epoch);
     sp_html_raw(page->html, "</div>");
 }
 
@@ -120,23 +65,18 @@ static void add_progress(const sp_page *page, const sp_story *s)
 {
     const sp_story_step *last = s->n_steps ? &s->step[s->n_steps - 1] : NULL;
 
-    begin_row(page, "last step");
-    if (last) {
-        sp_page_add_count(page, last->at[SP_STEP_AT_STEP]);
-        sp_html_raw(page->html, " (epoch ");
-        sp_page_add_count(page, last->at[SP_STEP_AT_EPOCH]);
-        sp_html_raw(page->html, "), loss ");
-        sp_page_add_number(page, last->at[SP_STEP_AT_LOSS], 4);
-    } else
-        sp_html_raw(page->html, "none was logged");
-    end_row(page);
-    begin_row(page, "time");
-    sp_page_add_seconds(page, total_time(s));
+    if (last)
+        sp_html_add(page->html, "<dt>last step</dt><dd>%g (epoch %g), loss %.4f</dd>",
+                    last->at[SP_STEP_AT_STEP], last->at[SP_STEP_AT_EPOCH],
+                    last->at[SP_STEP_AT_LOSS]);
+    else
+        sp_html_raw(page->html, "<dt>last step</dt><dd>none was logged</dd>");
+    sp_html_add(page->html, "<dt>time</dt><dd>%e", total_time(s));
     if (s->n_ends > 0 && s->n_ends < s->n_starts) /* one that was killed has no end */
         sp_html_add(page->html, " in %d of %d starts", s->n_ends, s->n_starts);
     else if (s->n_ends > 1)
         sp_html_add(page->html, " in %d starts", s->n_ends);
-    end_row(page);
+    sp_html_raw(page->html, "</dd>");
 }
 
 static void add_card(const sp_page *page, int run)
@@ -144,32 +84,22 @@ static void add_card(const sp_page *page, int run)
     const sp_story *s = &page->story[run];
     const sp_story_start *start = s->n_starts ? &s->start[s->n_starts - 1] : NULL;
 
-    sp_html_raw(page->html, "<section class=\"card\"><h3>");
-    sp_html_add(page->html, "<i class=\"dot b%d\"></i>", run % 8);
-    sp_html_text(page->html, s->name);
-    if (s->has_state) {
-        sp_html_put(page->html, "<span class=\"state ", s->state.state, "\">");
-        sp_html_put(page->html, "", s->state.state, "</span>");
-    }
+    sp_html_add(page->html, "<section class=\"card\"><h3><i class=\"dot b%d\"></i>%s",
+                run % 8, s->name);
+    if (s->has_state)
+        sp_html_add(page->html, "<span class=\"state %s\">%s</span>", s->state.state,
+                    s->state.state);
     sp_html_raw(page->html, "</h3>");
     add_score(page, s);
     sp_html_raw(page->html, "<dl>");
     add_progress(page, s);
-    if (start) {
-        begin_row(page, "on");
-        sp_page_add_count(page, start->ranks);
-        sp_html_add(page->html, " rank%s, ", sp_plural(start->ranks));
-        sp_html_text(page->html, start->device);
-        end_row(page);
-        begin_row(page, "parameters");
-        sp_page_add_count(page, start->parameters);
-        end_row(page);
-    }
-    if (s->has_state && *s->state.message) {
-        begin_row(page, "message");
-        sp_html_text(page->html, s->state.message);
-        end_row(page);
-    }
+    if (start)
+        sp_html_add(page->html,
+                    "<dt>on</dt><dd>%g rank%s, %s</dd><dt>parameters</dt><dd>%g</dd>",
+                    start->ranks, sp_plural(start->ranks), start->device,
+                    start->parameters);
+    if (s->has_state && *s->state.message)
+        sp_html_add(page->html, "<dt>message</dt><dd>%s</dd>", s->state.message);
     sp_html_raw(page->html, "</dl></section>\n");
 }
 
@@ -194,17 +124,17 @@ static void add_head(const sp_page *page)
     if (renews)
         sp_html_add(page->html, "<meta http-equiv=\"refresh\" content=\"%d\">",
                     SP_PAGE_RENEWAL_S);
-    sp_html_raw(page->html, "<title>");
-    sp_html_text(page->html, page->story[0].name);
+    sp_html_add(page->html, "<title>%s", page->story[0].name);
     if (page->n > 1)
         sp_html_add(page->html, " and %d more", page->n - 1);
-    sp_html_raw(page->html, " &middot; sptrain report</title>\n<style>\n");
-    sp_html_raw(page->html, sp_page_style);
-    sp_html_raw(page->html, "</style></head>\n<body><main>\n<header><h1>");
+    sp_html_add(page->html,
+                " &middot; sptrain report</title>\n<style>\n%-s</style></head>\n"
+                "<body><main>\n<header><h1>",
+                sp_page_style);
     if (page->n > 1)
         sp_html_add(page->html, "%d runs compared", page->n);
     else
-        sp_html_text(page->html, page->story[0].name);
+        sp_html_add(page->html, "%s", page->story[0].name);
     sp_html_raw(page->html, "</h1><div class=\"soft\">sptrain report");
     if (renews)
         sp_html_add(page->html, ", read again every %d s while the run goes on",
@@ -263,10 +193,10 @@ static void add_differences(const sp_page *page)
     for (int key = 0; key < sp_config_n_keys(); key++) {
         if (!differs(page, key))
             continue;
-        sp_html_put(page->html, "<tr><td>", sp_config_key(key), "</td>");
+        sp_html_add(page->html, "<tr><td>%s</td>", sp_config_key(key));
         for (int run = 0; run < page->n; run++)
-            sp_html_put(page->html, "<td>", page_value_of(&page->story[run], key),
-                        "</td>");
+            sp_html_add(page->html, "<td>%s</td>",
+                        page_value_of(&page->story[run], key));
         sp_html_raw(page->html, "</tr>\n");
     }
     sp_html_raw(page->html, "</tbody></table></div>\n");
@@ -283,8 +213,8 @@ static void add_notes(const sp_page *page)
             if (!has_head)
                 sp_html_raw(page->html, "<h2>Notes</h2>\n<div class=\"note\">\n");
             has_head = true;
-            sp_html_put(page->html, "<p>", page->story[run].name, ": ");
-            sp_html_put(page->html, "", page->story[run].note[i], "</p>\n");
+            sp_html_add(page->html, "<p>%s: %s</p>\n", page->story[run].name,
+                        page->story[run].note[i]);
         }
     if (has_head)
         sp_html_raw(page->html, "</div>\n");
@@ -344,10 +274,10 @@ static sp_status write_page(const sp_page *page, const char *path)
     sp_page_add_machines(page);
     sp_page_add_decks(page);
     add_notes(page);
-    sp_html_raw(page->html,
-                "</main><div id=\"tip\" role=\"status\"></div>\n<script>\n");
-    sp_html_raw(page->html, sp_page_script);
-    sp_html_raw(page->html, "\n</script></body></html>\n");
+    sp_html_add(page->html,
+                "</main><div id=\"tip\" role=\"status\"></div>\n<script>\n%-s\n"
+                "</script></body></html>\n",
+                sp_page_script);
     SP_TRY(sp_file_make_folder_of(path));
     SP_TRY(write_html(page->html, path));
     return write_csv(page, path);

@@ -83,88 +83,69 @@ static double page_classes_mean_of(const counts *c, double (*of)(const counts *,
 
 /* ---- tables ---- */
 
-static void page_classes_add_cell(const sp_page *page, double value, bool has_bar)
+/* A cell with a bar. */
+static void add_bar(const sp_page *page, double value)
 {
-    sp_html_raw(page->html, "<td>");
-    sp_page_add_number(page, value, 4);
-    if (has_bar)
-        sp_html_add(page->html,
-                    "<span class=\"bar\"><i style=\"width:%.1f%%\"></i></span>",
-                    isfinite(value) ? fmin(fmax(value, 0), 1) * 100 : 0);
-    sp_html_raw(page->html, "</td>");
-}
-
-static void add_count_cell(const sp_page *page, int64_t n)
-{
-    sp_html_raw(page->html, "<td>");
-    sp_page_add_count(page, (double)n);
-    sp_html_raw(page->html, "</td>");
+    sp_html_add(
+        page->html,
+        "<td>%.4f<span class=\"bar\"><i style=\"width:%.1f%%\"></i></span></td>", value,
+        isfinite(value) ? fmin(fmax(value, 0), 1) * 100 : 0);
 }
 
 /* IoU comes first, so that a narrow screen shows it. */
 static void page_add_row(const sp_page *page, const counts *c, int k)
 {
-    sp_html_put(page->html, "<tr><td>", c->eval->class_name[k], "</td>");
-    page_classes_add_cell(page, page_classes_iou_of(c, k), true);
+    const int64_t truth = sp_metrics_truth(c->confusion, c->n, k);
+
+    sp_html_add(page->html, "<tr><td>%s</td>", c->eval->class_name[k]);
+    add_bar(page, page_classes_iou_of(c, k));
     if (c->merged_iou)
-        page_classes_add_cell(page, c->merged_iou[k], true);
-    page_classes_add_cell(page, precision_of(c, k), false);
-    page_classes_add_cell(page, recall_of(c, k), false);
-    add_count_cell(page, sp_metrics_truth(c->confusion, c->n, k));
-    sp_html_raw(page->html, "<td>");
-    sp_page_add_number(
-        page,
-        100 * page_share(sp_metrics_truth(c->confusion, c->n, k), page_total_of(c)), 2);
-    sp_html_raw(page->html, " %</td>");
-    add_count_cell(page, sp_metrics_predicted(c->confusion, c->n, k));
-    sp_html_raw(page->html, "</tr>\n");
+        add_bar(page, c->merged_iou[k]);
+    sp_html_add(
+        page->html,
+        "<td>%.4f</td><td>%.4f</td><td>%g</td><td>%.2f %%</td><td>%g</td></tr>\n",
+        precision_of(c, k), recall_of(c, k), (double)truth,
+        100 * page_share(truth, page_total_of(c)),
+        (double)sp_metrics_predicted(c->confusion, c->n, k));
 }
 
 static void page_add_table(const sp_page *page, const counts *c)
 {
+    const double total = (double)page_total_of(c);
+
     sp_html_add(page->html,
-                "<div class=\"wide\"><table><thead><tr><th>class</th><th>IoU</th>%s"
+                "<div class=\"wide\"><table><thead><tr><th>class</th><th>IoU</th>%-s"
                 "<th>precision</th><th>recall</th><th>%s</th><th>share</th>"
                 "<th>predicted</th></tr></thead><tbody>\n",
                 c->merged_iou ? "<th>merged IoU</th>" : "", c->unit);
     for (int k = 0; k < c->n; k++)
         page_add_row(page, c, k);
     sp_html_raw(page->html, "</tbody><tfoot><tr><td>mean</td>");
-    page_classes_add_cell(page, sp_story_score(c->eval), true);
+    add_bar(page, sp_story_score(c->eval));
     if (c->merged_iou)
-        page_classes_add_cell(page, sp_story_merged_score(c->eval), true);
-    page_classes_add_cell(page, page_classes_mean_of(c, precision_of), false);
-    page_classes_add_cell(page, page_classes_mean_of(c, recall_of), false);
-    add_count_cell(page, page_total_of(c));
-    sp_html_raw(page->html, "<td></td>");
-    add_count_cell(page, page_total_of(c));
-    sp_html_raw(page->html, "</tr></tfoot></table></div>\n");
+        add_bar(page, sp_story_merged_score(c->eval));
+    sp_html_add(page->html,
+                "<td>%.4f</td><td>%.4f</td><td>%g</td><td></td><td>%g</td></tr></tfoot>"
+                "</table></div>\n",
+                page_classes_mean_of(c, precision_of),
+                page_classes_mean_of(c, recall_of), total, total);
 }
 
 /* Names the evaluation that is shown. */
 static void add_origin(const sp_page *page, const counts *c)
 {
-    sp_html_raw(page->html, "<p class=\"soft\">Evaluation at step ");
-    sp_page_add_count(page, c->eval->step);
-    if (isfinite(c->eval->epoch)) {
-        sp_html_raw(page->html, ", epoch ");
-        sp_page_add_count(page, c->eval->epoch);
-    }
-    if (c->eval->checkpoint && *c->eval->checkpoint) {
-        sp_html_raw(page->html, ", by sptrain eval of ");
-        sp_html_text(page->html, c->eval->checkpoint);
-    }
-    sp_html_raw(page->html, ": ");
-    sp_page_add_count(page, c->eval->samples);
-    sp_html_raw(page->html, c->eval->samples == 1 ? " sample, " : " samples, ");
-    sp_page_add_count(page, (double)page_total_of(c));
-    sp_html_add(page->html, " labelled %s, accuracy ", c->unit);
-    sp_page_add_number(
-        page, c->is_of_points ? c->eval->point_accuracy : c->eval->accuracy, 4);
-    if (c->is_of_points) {
-        sp_html_raw(page->html, "; mean IoU over voxels ");
-        sp_page_add_number(page, c->eval->miou, 4);
-    }
+    const sp_story_eval *e = c->eval;
+
+    sp_html_add(page->html, "<p class=\"soft\">Evaluation at step %g", e->step);
+    if (isfinite(e->epoch))
+        sp_html_add(page->html, ", epoch %g", e->epoch);
+    if (e->checkpoint && *e->checkpoint)
+        sp_html_add(page->html, ", by sptrain eval of %s", e->checkpoint);
+    sp_html_add(page->html, ": %g sample%s, %g labelled %s, accuracy %.4f", e->samples,
+                sp_plural(e->samples), (double)page_total_of(c), c->unit,
+                c->is_of_points ? e->point_accuracy : e->accuracy);
+    if (c->is_of_points)
+        sp_html_add(page->html, "; mean IoU over voxels %.4f", e->miou);
     sp_html_raw(page->html, ".</p>\n");
 }
 
@@ -183,16 +164,11 @@ static void add_later(const sp_page *page, const sp_story *s)
     for (int i = s->n_later > MOST ? s->n_later - MOST : 0; i < s->n_later; i++) {
         const sp_story_eval *e = &s->later[i];
 
-        sp_html_put(page->html, "<tr><td>", e->time, "</td><td>");
-        sp_page_add_count(page, e->step);
-        sp_html_raw(page->html, "</td><td>");
-        sp_page_add_count(page, e->samples);
-        sp_html_raw(page->html, "</td>");
-        page_classes_add_cell(page, e->accuracy, false);
-        page_classes_add_cell(page, e->miou, false);
-        page_classes_add_cell(page, e->point_miou, false);
-        page_classes_add_cell(page, sp_story_merged_score(e), false);
-        sp_html_put(page->html, "<td>", e->checkpoint, "</td></tr>\n");
+        sp_html_add(page->html,
+                    "<tr><td>%s</td><td>%g</td><td>%g</td><td>%.4f</td><td>%.4f</td>"
+                    "<td>%.4f</td><td>%.4f</td><td>%s</td></tr>\n",
+                    e->time, e->step, e->samples, e->accuracy, e->miou, e->point_miou,
+                    sp_story_merged_score(e), e->checkpoint);
     }
     sp_html_raw(page->html, "</tbody></table></div>\n");
 }
@@ -202,23 +178,18 @@ static void add_val_sets(const sp_page *page, const sp_story_eval *e)
 {
     if (e->n_sets == 0)
         return;
-    sp_html_raw(
-        page->html,
-        "<div class=\"wide\"><table><thead><tr><th>validation set</th>"
-        "<th>samples</th><th>loss</th><th>accuracy</th><th>mean IoU</th>"
-        "<th>of points</th><th>merged</th></tr></thead><tbody>\n");
+    sp_html_raw(page->html,
+                "<div class=\"wide\"><table><thead><tr><th>validation set</th>"
+                "<th>samples</th><th>loss</th><th>accuracy</th><th>mean IoU</th>"
+                "<th>of points</th><th>merged</th></tr></thead><tbody>\n");
     for (int i = 0; i < e->n_sets; i++) {
         const sp_story_eval *set = &e->set[i];
 
-        sp_html_put(page->html, "<tr><td>", set->name, "</td><td>");
-        sp_page_add_count(page, set->samples);
-        sp_html_raw(page->html, "</td>");
-        page_classes_add_cell(page, set->loss, false);
-        page_classes_add_cell(page, set->accuracy, false);
-        page_classes_add_cell(page, set->miou, false);
-        page_classes_add_cell(page, set->point_miou, false);
-        page_classes_add_cell(page, sp_story_merged_score(set), false);
-        sp_html_raw(page->html, "</tr>\n");
+        sp_html_add(page->html,
+                    "<tr><td>%s</td><td>%g</td><td>%.4f</td><td>%.4f</td><td>%.4f</td>"
+                    "<td>%.4f</td><td>%.4f</td></tr>\n",
+                    set->name, set->samples, set->loss, set->accuracy, set->miou,
+                    set->point_miou, sp_story_merged_score(set));
     }
     sp_html_raw(page->html, "</tbody></table></div>\n");
 }
@@ -278,18 +249,6 @@ static void add_short_count(const sp_page *page, int64_t n)
                     letters[thousands]);
 }
 
-/* The text of a cell: row, column, count, share. */
-static void add_map_words(const sp_page *page, const counts *c, int truth,
-                          int predicted, int64_t n, double part)
-{
-    sp_html_text(page->html, c->eval->class_name[truth]);
-    sp_html_put(page->html, "\n&rarr; ", c->eval->class_name[predicted], "\n");
-    sp_page_add_count(page, (double)n);
-    sp_html_add(page->html, " %s", c->unit);
-    if (isfinite(part))
-        sp_html_add(page->html, ", %.2f %%", 100 * part);
-}
-
 static void add_map_cell(const sp_page *page, const counts *c, int truth, int predicted)
 {
     const int64_t n = c->confusion[(int64_t)truth * c->n + predicted];
@@ -297,9 +256,12 @@ static void add_map_cell(const sp_page *page, const counts *c, int truth, int pr
     /* The square root shows confusions of a few percent too. */
     const double shade = part > 0 ? 0.06 + 0.94 * sqrt(part) : 0;
 
-    sp_html_add(page->html, "<i class=\"%s%s\" style=\"--a:%.2f\" title=\"",
-                truth == predicted ? "h" : "m", shade > 0.62 ? " w" : "", shade);
-    add_map_words(page, c, truth, predicted, n, part);
+    sp_html_add(
+        page->html, "<i class=\"%s%s\" style=\"--a:%.2f\" title=\"%s\n&rarr; %s\n%g %s",
+        truth == predicted ? "h" : "m", shade > 0.62 ? " w" : "", shade,
+        c->eval->class_name[truth], c->eval->class_name[predicted], (double)n, c->unit);
+    if (isfinite(part))
+        sp_html_add(page->html, ", %.2f %%", 100 * part);
     sp_html_raw(page->html, "\">");
     if (part >= 0.995 || (part > 0 && part * 100 < 0.5))
         sp_html_raw(page->html, part > 0.9 ? "100" : "&middot;");
@@ -315,21 +277,17 @@ static void add_map_cell(const sp_page *page, const counts *c, int truth, int pr
 
 static void add_map(const sp_page *page, const counts *c)
 {
+    char *const *name = c->eval->class_name;
+
     sp_html_add(page->html,
                 "<div class=\"map%s\" style=\"--n:%d\" aria-label=\"confusion matrix; "
                 "arrow keys show the numbers of a cell\"><b></b>",
                 c->n > MOST_WORDED ? " dense" : "", c->n);
-    for (int k = 0; k < c->n; k++) {
-        sp_html_raw(page->html, "<b class=\"c\" title=\"");
-        sp_html_text(page->html, c->eval->class_name[k]);
-        sp_html_add(page->html, "\">%d</b>", k);
-    }
+    for (int k = 0; k < c->n; k++)
+        sp_html_add(page->html, "<b class=\"c\" title=\"%s\">%d</b>", name[k], k);
     for (int truth = 0; truth < c->n; truth++) {
-        sp_html_raw(page->html, "<b title=\"");
-        sp_html_text(page->html, c->eval->class_name[truth]);
-        sp_html_add(page->html, "\">%d ", truth);
-        sp_html_text(page->html, c->eval->class_name[truth]);
-        sp_html_raw(page->html, "</b>");
+        sp_html_add(page->html, "<b title=\"%s\">%d %s</b>", name[truth], truth,
+                    name[truth]);
         for (int k = 0; k < c->n; k++)
             add_map_cell(page, c, truth, k);
         sp_html_raw(page->html, "\n");
@@ -356,11 +314,9 @@ static void add_worst(const sp_page *page, const counts *c)
         for (int64_t i = 0; i < (int64_t)c->n * c->n && listed < WORST; i++) {
             if (i / c->n == i % c->n || c->confusion[i] != most)
                 continue;
-            sp_html_put(page->html, "<li>", c->eval->class_name[i / c->n], " &rarr; ");
-            sp_html_text(page->html, c->eval->class_name[i % c->n]);
-            sp_html_raw(page->html, ": ");
-            sp_page_add_count(page, (double)most);
-            sp_html_raw(page->html, "</li>");
+            sp_html_add(page->html, "<li>%s &rarr; %s: %g</li>",
+                        c->eval->class_name[i / c->n], c->eval->class_name[i % c->n],
+                        (double)most);
             listed++;
         }
         below = most;
@@ -384,9 +340,10 @@ static void add_confusion(const sp_page *page, int run, const counts *c)
 void sp_page_add_confusions(const sp_page *page)
 {
     add_section(page,
-                "<h2>Confusion</h2>\n<p class=\"soft\">Rows are the truth, columns the "
-                "prediction; a cell is the share of its row in percent, with its count "
-                "below where there is room. Blue is right, orange is wrong.</p>\n",
+                "<h2>Confusion</h2>\n"
+                "<p class=\"soft\">Rows are the truth, columns the prediction; a cell "
+                "is the share of its row in percent, with its count below if there is "
+                "room. Blue is right, orange is wrong.</p>\n",
                 add_confusion);
 }
 

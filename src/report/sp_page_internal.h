@@ -23,13 +23,6 @@ extern const char sp_page_style[], sp_page_script[];
 void sp_page_add_run(const sp_page *page, int run);
 /* A heading that names the run; nothing if the page has one run. */
 void sp_page_head_run(const sp_page *page, int run);
-/* A number with `digits` decimals; a dash if it is not finite. */
-void sp_page_add_number(const sp_page *page, double value, int digits);
-/* A count with thin spaces between thousands; a dash if it is not finite. */
-void sp_page_add_count(const sp_page *page, double value);
-/* Seconds as "1 h 02 min", "3.4 s". */
-void sp_page_add_seconds(const sp_page *page, double seconds);
-
 /* ---- sp_page_curves.c ---- */
 
 /* The numbers that a chart shows over the steps: one of each logged step, or of each

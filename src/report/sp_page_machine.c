@@ -38,50 +38,53 @@ static double page_machine_mean_of(const sp_story *s, sp_step_value value)
     return n ? sum / n : NAN;
 }
 
-/* Appends a part of the bar, and its word to the list below. */
-static void page_add_part(const sp_page *page, sp_html *list, const char *name,
-                          int colour, double s, double whole)
-{
-    const sp_page below = {page->story, page->n, list};
+/* The parts of a run's step that its bar shows, and what they leave over. */
+typedef struct shown {
+    const char *name;
+    int colour;
+    double s;
+} shown;
 
-    sp_html_add(page->html, "<i class=\"b%d\" style=\"width:%.2f%%\" title=\"%s\n",
-                colour, 100 * s / whole, name);
-    sp_page_add_seconds(page, s);
-    sp_html_add(page->html, ", %.1f %%\"></i>", 100 * s / whole);
-    sp_html_add(list, "<li><i class=\"dot b%d\"></i>%s ", colour, name);
-    sp_page_add_seconds(&below, s);
-    sp_html_add(list, " <small>%.1f %%</small></li>", 100 * s / whole);
-}
-
-static void add_parts(const sp_page *page, const sp_story *s, double whole)
+static int list_parts(const sp_story *s, double whole, shown at[N_PARTS + 1])
 {
     double rest = whole;
-    sp_html list = {0};
-    const char *text;
-    size_t n;
+    int n = 0;
 
-    sp_html_raw(page->html, "<div class=\"parts\">");
     for (int i = 0; i < N_PARTS; i++) {
         const double part = page_machine_mean_of(s, parts[i].value);
 
         if (!isfinite(part) || part <= 0)
             continue;
-        page_add_part(page, &list, parts[i].name, i + 1, fmin(part, rest), whole);
+        at[n++] = (shown){parts[i].name, i + 1, fmin(part, rest)};
         rest -= fmin(part, rest);
     }
     if (rest > 0)
-        page_add_part(page, &list,
-                      isfinite(page_machine_mean_of(s, SP_STEP_AT_FORWARD_S))
-                          ? "the rest"
-                          : "computing",
-                      0, rest, whole);
+        at[n++] = (shown){isfinite(page_machine_mean_of(s, SP_STEP_AT_FORWARD_S))
+                              ? "the rest"
+                              : "computing",
+                          0, rest};
+    return n;
+}
+
+/* The bar of a step, and below it a list of its parts. */
+static void add_parts(const sp_page *page, const sp_story *s, double whole)
+{
+    shown at[N_PARTS + 1];
+    const int n = list_parts(s, whole, at);
+
+    sp_html_raw(page->html, "<div class=\"parts\">");
+    for (int i = 0; i < n; i++)
+        sp_html_add(page->html,
+                    "<i class=\"b%d\" style=\"width:%.2f%%\" title=\"%s\n%e, "
+                    "%.1f %%\"></i>",
+                    at[i].colour, 100 * at[i].s / whole, at[i].name, at[i].s,
+                    100 * at[i].s / whole);
     sp_html_raw(page->html, "</div><ul class=\"keys\">");
-    if (sp_html_end(&list, &text, &n) == SP_OK)
-        sp_html_raw(page->html, text);
-    else
-        page->html->is_short = page->html->is_short || list.is_short;
+    for (int i = 0; i < n; i++)
+        sp_html_add(page->html,
+                    "<li><i class=\"dot b%d\"></i>%s %e <small>%.1f %%</small></li>",
+                    at[i].colour, at[i].name, at[i].s, 100 * at[i].s / whole);
     sp_html_raw(page->html, "</ul>\n");
-    sp_html_destroy(&list);
 }
 
 static void add_step_time(const sp_page *page, int run)
@@ -92,18 +95,14 @@ static void add_step_time(const sp_page *page, int run)
     if (!(whole > 0))
         return;
     sp_page_head_run(page, run);
-    sp_html_raw(page->html, "<p>A step takes ");
-    sp_page_add_seconds(page, whole);
-    sp_html_raw(page->html, " on the slowest rank and has ");
-    sp_page_add_count(page, page_machine_mean_of(s, SP_STEP_AT_VOXELS));
-    sp_html_raw(page->html, " voxels; the fullest rank has ");
-    sp_page_add_number(page, page_machine_mean_of(s, SP_STEP_AT_IMBALANCE), 2);
-    sp_html_raw(page->html, " times the mean share. ");
-    if (isfinite(page_machine_mean_of(s, SP_STEP_AT_PLAN_S))) {
-        sp_html_raw(page->html, "Plans are made ahead, in ");
-        sp_page_add_seconds(page, page_machine_mean_of(s, SP_STEP_AT_PLAN_S));
-        sp_html_raw(page->html, ". ");
-    }
+    sp_html_add(page->html,
+                "<p>A step takes %e on the slowest rank and has %g voxels; the fullest "
+                "rank has %.2f times the mean share. ",
+                whole, page_machine_mean_of(s, SP_STEP_AT_VOXELS),
+                page_machine_mean_of(s, SP_STEP_AT_IMBALANCE));
+    if (isfinite(page_machine_mean_of(s, SP_STEP_AT_PLAN_S)))
+        sp_html_add(page->html, "Plans are made ahead, in %e. ",
+                    page_machine_mean_of(s, SP_STEP_AT_PLAN_S));
     sp_html_raw(page->html, "<span class=\"soft\">(Means of the logged steps but the "
                             "first.)</span></p>\n");
     add_parts(page, s, whole);
@@ -111,11 +110,8 @@ static void add_step_time(const sp_page *page, int run)
 
 static void add_total(const sp_page *page, const char *name, double seconds)
 {
-    if (!(seconds > 0))
-        return;
-    sp_html_add(page->html, "<li>%s ", name);
-    sp_page_add_seconds(page, seconds);
-    sp_html_raw(page->html, "</li>");
+    if (seconds > 0)
+        sp_html_add(page->html, "<li>%s %e</li>", name, seconds);
 }
 
 static void add_totals(const sp_page *page, const sp_story *s)
@@ -180,27 +176,13 @@ void sp_page_add_times(const sp_page *page)
 
 /* ---- who ran where ---- */
 
-static void page_machine_add_cell(const sp_page *page, const char *text)
-{
-    sp_html_put(page->html, "<td>", text, "</td>");
-}
-
 static void add_start(const sp_page *page, const sp_story_start *s)
 {
-    sp_html_raw(page->html,
-                s->is_resume ? "<tr><td>continued</td><td>" : "<tr><td>begun</td><td>");
-    sp_page_add_count(page, s->step);
-    sp_html_raw(page->html, "</td><td>");
-    sp_page_add_count(page, s->ranks);
-    sp_html_raw(page->html, " on ");
-    sp_page_add_count(page, s->nodes);
-    sp_html_raw(page->html, "</td>");
-    page_machine_add_cell(page, s->device);
-    page_machine_add_cell(page, s->processor);
-    page_machine_add_cell(page, s->precision);
-    page_machine_add_cell(page, s->transport);
-    page_machine_add_cell(page, s->version);
-    sp_html_raw(page->html, "</tr>\n");
+    sp_html_add(page->html,
+                "<tr><td>%s</td><td>%g</td><td>%g on %g</td><td>%s</td><td>%s</td>"
+                "<td>%s</td><td>%s</td><td>%s</td></tr>\n",
+                s->is_resume ? "continued" : "begun", s->step, s->ranks, s->nodes,
+                s->device, s->processor, s->precision, s->transport, s->version);
 }
 
 static void add_starts(const sp_page *page, const sp_story *s)
@@ -216,12 +198,10 @@ static void add_starts(const sp_page *page, const sp_story *s)
         "<th>precision</th><th>sums by</th><th>version</th></tr></thead><tbody>\n");
     for (int i = 0; i < s->n_starts; i++)
         add_start(page, &s->start[i]);
-    sp_html_put(page->html, "</tbody></table></div>\n<ul class=\"keys soft\"><li>",
-                last->mpi, "</li><li>HDF5 ");
-    sp_html_text(page->html, last->hdf5);
-    sp_html_put(page->html, "</li><li>deck ", last->deck_hash, "</li><li>data ");
-    sp_html_text(page->html, last->data_hash);
-    sp_html_raw(page->html, "</li></ul>\n");
+    sp_html_add(page->html,
+                "</tbody></table></div>\n<ul class=\"keys soft\"><li>%s</li><li>HDF5 %s"
+                "</li><li>deck %s</li><li>data %s</li></ul>\n",
+                last->mpi, last->hdf5, last->deck_hash, last->data_hash);
 }
 
 /* Lists the hosts with their ranks: "node1: ranks 0-7". */
@@ -234,8 +214,7 @@ static void add_hosts(const sp_page *page, const sp_story *s)
         for (end = i + 1;
              end < s->n_ranks && strcmp(s->rank[end].host, s->rank[i].host) == 0; end++)
             ;
-        sp_html_raw(page->html, "<li>");
-        sp_html_text(page->html, s->rank[i].host);
+        sp_html_add(page->html, "<li>%s", s->rank[i].host);
         if (end == i + 1)
             sp_html_add(page->html, " <small>rank %d</small></li>", i);
         else
@@ -249,12 +228,9 @@ static void add_checkpoints(const sp_page *page, const sp_story *s)
     if (s->n_checkpoints == 0)
         return;
     sp_html_raw(page->html, "<ul class=\"keys soft\">");
-    for (int i = 0; i < s->n_checkpoints; i++) {
-        sp_html_raw(page->html, "<li>");
-        sp_html_text(page->html, s->checkpoint[i].name);
-        sp_html_add(page->html, " <small>%.1f MiB</small></li>",
-                    (double)s->checkpoint[i].bytes / MIB);
-    }
+    for (int i = 0; i < s->n_checkpoints; i++)
+        sp_html_add(page->html, "<li>%s <small>%.1f MiB</small></li>",
+                    s->checkpoint[i].name, (double)s->checkpoint[i].bytes / MIB);
     sp_html_raw(page->html, "</ul>\n");
 }
 
@@ -265,11 +241,9 @@ static void add_memory(const sp_page *page, const sp_story *s)
 
     for (int i = 0; i < s->n_steps; i++)
         most = fmax(most, s->step[i].at[SP_STEP_AT_MEMORY]);
-    if (!isfinite(most))
-        return;
-    sp_html_raw(page->html, "<p>The largest rank took ");
-    sp_page_add_count(page, most / MIB);
-    sp_html_raw(page->html, " MiB of memory.</p>\n");
+    if (isfinite(most))
+        sp_html_add(page->html, "<p>The largest rank took %g MiB of memory.</p>\n",
+                    most / MIB);
 }
 
 void sp_page_add_machines(const sp_page *page)
@@ -303,8 +277,8 @@ void sp_page_add_decks(const sp_page *page)
         if (!has_head)
             sp_html_raw(page->html, "<h2>Deck</h2>\n");
         has_head = true;
-        sp_html_put(page->html, "<details><summary>every key of ",
-                    page->story[run].name, "</summary><pre>");
+        sp_html_add(page->html, "<details><summary>every key of %s</summary><pre>",
+                    page->story[run].name);
         sp_html_lines(page->html, page->story[run].deck);
         sp_html_raw(page->html, "</pre></details>\n");
     }

@@ -52,11 +52,11 @@ static void page_add_picture(const sp_page *page, const sp_story *s, const char 
     free(bytes);
 }
 
-static void add_swatch(const sp_page *page, sp_colour c)
+static void add_swatch(const sp_page *page, sp_colour c, const char *name)
 {
     sp_html_add(page->html,
-                "<li><i class=\"dot\" style=\"background:#%02x%02x%02x\"></i>", c.r,
-                c.g, c.b);
+                "<li><i class=\"dot\" style=\"background:#%02x%02x%02x\"></i>%s</li>",
+                c.r, c.g, c.b, name);
 }
 
 static void page_pictures_add_legend(const sp_page *page, const sp_story *s)
@@ -64,31 +64,23 @@ static void page_pictures_add_legend(const sp_page *page, const sp_story *s)
     const sp_story_eval *e = sp_story_last(s);
 
     sp_html_raw(page->html, "<ul class=\"keys\">");
-    for (int c = 0; e && c < e->n_classes && c < 64; c++) {
-        add_swatch(page, sp_palette_class(c));
-        sp_html_text(page->html, e->class_name[c]);
-        sp_html_raw(page->html, "</li>");
-    }
-    add_swatch(page, sp_palette_ignored);
-    sp_html_raw(page->html, "without a class</li>");
-    add_swatch(page, sp_palette_right);
-    sp_html_raw(page->html, "right</li>");
-    add_swatch(page, sp_palette_wrong);
-    sp_html_raw(page->html, "wrong</li></ul>\n");
+    for (int c = 0; e && c < e->n_classes && c < 64; c++)
+        add_swatch(page, sp_palette_class(c), e->class_name[c]);
+    add_swatch(page, sp_palette_ignored, "without a class");
+    add_swatch(page, sp_palette_right, "right");
+    add_swatch(page, sp_palette_wrong, "wrong");
+    sp_html_raw(page->html, "</ul>\n");
 }
 
 static void page_add_sample(const sp_page *page, const sp_story *s, int i, size_t *left)
 {
     const sp_story_sample *sample = &s->sample[i];
 
-    sp_html_add(page->html, "<section class=\"sample\"><h3>The %s sample: mean IoU ",
-                sample->which);
-    sp_page_add_number(page, sample->miou, 4);
-    sp_html_put(page->html, " <small>", sample->name, ", ");
-    sp_page_add_count(page, sample->voxels);
-    sp_html_raw(page->html, " voxels, step ");
-    sp_page_add_count(page, sample->step);
-    sp_html_raw(page->html, "</small></h3>\n");
+    sp_html_add(
+        page->html,
+        "<section class=\"sample\"><h3>The %s sample: mean IoU %.4f <small>%s, %g "
+        "voxels, step %g</small></h3>\n",
+        sample->which, sample->miou, sample->name, sample->voxels, sample->step);
     for (size_t side = 0; side < 2; side++) {
         sp_html_raw(page->html, "<div class=\"trio\">\n");
         for (size_t kind = 0; kind < 3; kind++)

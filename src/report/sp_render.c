@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <strings.h>
 
+#include "base/sp_list.h"
+
 /* The oblique view: turned by this angle about z, seen from this height. */
 #define AZIMUTH   0.5236 /* 30 degrees */
 #define ELEVATION 0.6981 /* 40 degrees */
@@ -174,7 +176,7 @@ sp_status sp_render_open(sp_render *view, const sp_cloud *cloud, sp_render_from 
     if (from == SP_FROM_SENSOR && !is_around_origin(cloud))
         return SP_FAIL(SP_EUSAGE,
                        "--from sensor: the points do not lie around the origin, where "
-                       "the sensor of a mobile scan stands; take top or oblique");
+                       "a mobile scan has its sensor; take top or oblique");
     SP_TRY(find_borders(cloud, from, lo, hi));
     half = from == SP_FROM_SENSOR ? 0.5 : fmax(cloud->cell / 2, 0.005);
     for (int i = 0; i < 2; i++) {
@@ -210,12 +212,9 @@ static sp_status render_allocate(sp_raster *r, const sp_render *view, int smooth
                      .smooth = smooth,
                      .scale = view->scale * smooth};
     n = (size_t)r->width * (size_t)r->height;
-    r->depth = malloc(n * sizeof *r->depth);
-    r->point = malloc(n * sizeof *r->point);
-    r->shade = malloc(n * sizeof *r->shade);
-    if (!r->depth || !r->point || !r->shade)
-        return SP_FAIL(SP_EMEM, "no memory for a picture of %d x %d", r->width,
-                       r->height);
+    SP_TRY(SP_NEW(&r->depth, n, "a picture"));
+    SP_TRY(SP_NEW(&r->point, n, "a picture"));
+    SP_TRY(SP_NEW(&r->shade, n, "a picture"));
     for (size_t i = 0; i < n; i++) {
         r->depth[i] = INFINITY;
         r->point[i] = SP_NO_POINT;

@@ -190,7 +190,7 @@ sp_status sp_run_truncate_metrics(sp_run *run, int64_t bytes)
             run->dir, (long long)end, bytes);
     else if (roll_back(run->impl->metrics, bytes, end) != SP_OK)
         return SP_FAIL(SP_EIO,
-                       "%s/metrics.jsonl: cannot cut behind %" PRId64 " bytes: %s",
+                       "%s/metrics.jsonl: cannot cut after %" PRId64 " bytes: %s",
                        run->dir, bytes, strerror(errno));
     return SP_OK;
 }

@@ -254,10 +254,7 @@ static sp_status cost_of_sorted(const item *items, int64_t n,
     while (size < 2 * n_cubes)
         size *= 2;
     table.mask = size - 1;
-    table.at = calloc(size, sizeof *table.at);
-    if (!table.at)
-        return SP_FAIL(SP_EMEM, "voxelization: no memory for %zu bytes",
-                       (size_t)size * sizeof *table.at);
+    SP_TRY(SP_NEW(&table.at, size, "voxelization"));
     if (getentropy(&table.secret, sizeof table.secret) != 0)
         table.secret = (uintptr_t)table.at;
     cost[SP_COST_COLUMNS - 1] = gridding_count_pairs(items, n, &table);

@@ -110,7 +110,7 @@ static sp_status copc_take_entry(copc_search *s, const unsigned char *entry)
     if (chunk < 0 || s->chunk[chunk].n != n)
         return SP_FAIL(SP_EDATA,
                        "%s: its COPC index has %d points at byte %" PRId64
-                       ", where no LAZ chunk of so many begins",
+                       ", where no LAZ chunk of that size begins",
                        s->scan->path, n, at);
     s->is_wanted[chunk] = true;
     return SP_OK;

@@ -256,5 +256,5 @@ const sp_scan_format sp_scan_kitti = {
     .check_added = check_added,
     .most_code = most_code,
     .written = ".label",
-    .written_help = "uint32 per point as in SemanticKITTI; 0 where there is none",
+    .written_help = "uint32 per point as in SemanticKITTI; 0: no class",
     .is_dense = true};

@@ -396,5 +396,4 @@ const sp_scan_format sp_scan_las = {
     .check_added = sp_las_check_added,
     .most_code = sp_las_most_code,
     .written = ".las",
-    .written_help =
-        "a copy of the LAS or LAZ scan with other classes; 0 where there is none"};
+    .written_help = "a copy of the LAS or LAZ scan with other classes; 0: no class"};

@@ -246,7 +246,7 @@ static sp_status mend_entry(const sp_las_copy *c, const sp_laz_place *to, int64_
     if (high == 0 || (uint64_t)from[low].at != offset || from[low].n != count)
         return SP_FAIL(SP_EDATA,
                        "%s: its COPC index has %u points at byte %" PRIu64
-                       ", where no LAZ chunk of so many begins",
+                       ", where no LAZ chunk of that size begins",
                        c->scan->path, count, offset);
     sp_put64(entry + AT_OFFSET, (uint64_t)to[low].at);
     sp_put32(entry + AT_BYTES, (uint64_t)to[low].bytes);

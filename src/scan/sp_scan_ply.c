@@ -184,8 +184,8 @@ static sp_status ply_take_line(sp_scan *scan, ply *p, const char *line, bool *is
     if (strcmp(line, "ply") == 0 || strncmp(line, "comment", 7) == 0 ||
         strncmp(line, "obj_info", 8) == 0 || *line == '\0')
         return SP_OK;
-    return SP_FAIL(SP_EDATA, "%s: header line \"%.60s\" is none of PLY's", scan->path,
-                   line);
+    return SP_FAIL(SP_EDATA, "%s: header line \"%.60s\" is not a line of PLY",
+                   scan->path, line);
 }
 
 /* Brings a header line to words with one blank between them. */
@@ -537,8 +537,8 @@ const sp_scan_format sp_scan_ply = {
     .put_head = put_header,
     .put_number = ply_put_number,
     .written = ".ply",
-    .written_help = "points of any scan with attributes and an int property label; -1 "
-                    "where there is none",
+    .written_help =
+        "points of any scan with attributes and an int property label; -1: no class",
     .no_class = -1};
 const sp_scan_format sp_scan_ply_lists = {
     .name = "PLY", .open = open_ply, .fill = fill_ply, .rewind = sp_scan_lines_rewind};

@@ -551,19 +551,19 @@ static void put_names(const sp_scan_writing *w)
     fputs(" label\n", w->to);
 }
 
-const sp_scan_format sp_scan_text = {.name = "text",
-                                     .endings = ".txt .xyz .xyzi .pts .csv .asc .tsv "
-                                                ".dat .xyzrgb .xyzl",
-                                     .help = "columns of text",
-                                     .own_bytes = sizeof(text),
-                                     .open = text_open,
-                                     .fill = fill_text,
-                                     .rewind = sp_scan_lines_rewind,
-                                     .write = sp_scan_write_file,
-                                     .put_head = put_names,
-                                     .put_number = text_put_number,
-                                     .written = ".txt",
-                                     .written_help =
-                                         "columns of text: x, y, z, the attributes of "
-                                         "any scan, and label; -1 where there is none",
-                                     .no_class = SP_SCAN_NO_CLASS};
+const sp_scan_format sp_scan_text = {
+    .name = "text",
+    .endings = ".txt .xyz .xyzi .pts .csv .asc .tsv "
+               ".dat .xyzrgb .xyzl",
+    .help = "columns of text",
+    .own_bytes = sizeof(text),
+    .open = text_open,
+    .fill = fill_text,
+    .rewind = sp_scan_lines_rewind,
+    .write = sp_scan_write_file,
+    .put_head = put_names,
+    .put_number = text_put_number,
+    .written = ".txt",
+    .written_help =
+        "columns of text: x, y, z, the attributes of any scan, and label; -1: no class",
+    .no_class = SP_SCAN_NO_CLASS};

@@ -87,7 +87,7 @@ static sp_status check_print_all(const char *path, const sp_checkpoint_state *st
     sp_status rc;
 
     if (!state->deck) {
-        printf("%s: weights alone, without a deck\n", path);
+        printf("%s: only weights, without a deck\n", path);
         return SP_OK;
     }
     printf("%s: step %lld, epoch %lld", path, (long long)state->step,

@@ -42,7 +42,7 @@ static const char *blame(const sp_resources *r, char cause[CAUSE])
     else if (0 < step && (double)step < warm_up_steps(&r->graph))
         snprintf(cause, CAUSE,
                  "%s; after %lld step%s the running statistics of the batch norms are "
-                 "still close to those of the start: train longer, or evaluate later "
+                 "still close to their initial values: train longer, or evaluate later "
                  "(run.eval_every)",
                  either, step, sp_plural(step));
     else

@@ -62,8 +62,8 @@ static sp_status refuse_default_data(const sp_infer *infer, const sp_config *mod
     now = sp_config_value(s->config, "data.val");
     if (old && now && strcmp(old, now) != 0)
         rc = SP_FAIL(SP_EUSAGE,
-                     "%s was trained with data.val = %s, %s has %s: name a deck (that "
-                     "of a run is its deck.resolved) or give data.val=FILES",
+                     "%s was trained with data.val = %s, %s has %s: name a deck (a "
+                     "run's deck is its deck.resolved) or give data.val=FILES",
                      infer->path, old, s->command->deck, now);
     free(old);
     free(now);

@@ -30,9 +30,9 @@ static sp_status compare_classes(const sp_resources *r, const sp_normalization *
     case SP_OTHER_ORDER:
         return sp_resources_refuse_classes(r, norm, path, SP_EDATA);
     case SP_OTHER_NAMES:
-        sp_log_warn0("%s was trained on other classes than those of %s: the last layer "
-                     "begins with the weights of those classes (add \"%s\" to "
-                     "run.init_skip, and it begins afresh)",
+        sp_log_warn0("%s was trained on other classes than %s has: the last layer "
+                     "begins with the weights of other classes (add \"%s\" to "
+                     "run.init_skip, and it begins at random)",
                      path, r->train.shard[0].path, last_layer(r));
         break;
     case SP_EQUAL:

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/sp_file.h"
+#include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "base/sp_names.h"
 #include "comm/sp_affinity.h"
@@ -138,9 +139,7 @@ sp_status sp_launch(int argc, char **argv)
         return SP_FAIL(SP_EUSAGE, "launch: configure found no launcher of MPI");
     if (options.n == 0)
         options.n = count_ranks(argc - next, argv + next, &what);
-    line = calloc((size_t)(argc - next) + 8, sizeof *line);
-    if (!line)
-        return SP_FAIL(SP_EMEM, "no memory for a command line");
+    SP_TRY(SP_NEW(&line, (size_t)(argc - next) + 8, "a command line"));
     snprintf(number, sizeof number, "%d", options.n);
     line[at++] = mpiexec;
     /* Open MPI would bind one rank or two to a core each, and refuse more ranks than cores,

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "base/sp_text.h"
 #include "checkpoint/sp_calibration.h"
@@ -46,9 +47,7 @@ static sp_status members_refuse(const sp_members *m, const sp_infer *infer,
 /* Finds each name of `from` in `to`; both have the same names. */
 static sp_status members_match(int n, char *const *from, char *const *to, int **place)
 {
-    *place = calloc((size_t)n + 1, sizeof **place);
-    if (!*place)
-        return SP_FAIL(SP_EMEM, "no memory for %d names", n);
+    SP_TRY(SP_NEW(place, n, "names"));
     for (int i = 0; i < n; i++)
         (*place)[i] = sp_text_find(n, to, from[i]);
     return SP_OK;
@@ -89,9 +88,7 @@ static sp_status members_match_columns(const sp_members *m, sp_member *k,
         return members_refuse(m, &k->infer, "columns", n, column, norm->n_columns,
                               norm->name);
     SP_TRY(members_match(n, norm->name, column, &k->column_of));
-    r->columns = calloc((size_t)n + 1, sizeof *r->columns);
-    if (!r->columns)
-        return SP_FAIL(SP_EMEM, "no memory for %d columns", n);
+    SP_TRY(SP_NEW(&r->columns, n, "columns"));
     r->n_columns = n;
     for (int i = 0; i < n; i++) {
         r->columns[i] = i;

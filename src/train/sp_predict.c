@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "base/sp_signal.h"
 #include "checkpoint/sp_calibration.h"
@@ -41,9 +42,7 @@ static sp_status begin_files(sp_predictor *p)
 
     if (r->val.n_samples < most || r->config->eval.merge)
         most = r->val.n_samples;
-    p->arrived = calloc((size_t)most + 1, sizeof *p->arrived);
-    if (!p->arrived)
-        return SP_FAIL(SP_EMEM, "out of memory");
+    SP_TRY(SP_NEW(&p->arrived, most, "predictions"));
     return sp_predict_files_begin(&p->files);
 }
 

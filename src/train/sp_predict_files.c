@@ -167,11 +167,11 @@ static sp_status predict_check_names(const sp_predict_files *f, const sp_shard *
             return SP_FAIL(SP_EIO, "%.100s...: path of more than %d bytes", path,
                            PATH_MAX);
         if (sp_file_ends_in(sp_file_name(sorted[i]->path), SP_FILE_UNFINISHED))
-            return SP_FAIL(SP_EUSAGE,
-                           "data.val: %s: the name of its predictions would be that of "
-                           "an unfinished file; name the shard "
-                           "without " SP_FILE_UNFINISHED,
-                           set->shard[i].path);
+            return SP_FAIL(
+                SP_EUSAGE,
+                "data.val: %s: its predictions would have the name of an unfinished "
+                "file; name the shard without " SP_FILE_UNFINISHED,
+                set->shard[i].path);
     }
     qsort(sorted, (size_t)set->n_shards, sizeof *sorted, by_base_name);
     for (int i = 1; i < set->n_shards; i++) {

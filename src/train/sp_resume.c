@@ -108,10 +108,10 @@ static void warn_of_sums(const sp_config *old, const sp_config *now, const char 
     const sp_bf16_sums a = old->train.bf16_sums, b = now->train.bf16_sums;
 
     if (a != SP_SUMS_AUTO && b != SP_SUMS_AUTO && a != b)
-        sp_log_warn0("%s: the run summed in %s in bf16 and continues in %s: its last "
-                     "bits will not be those of one run; train.bf16_sums=%s keeps them",
-                     path, sp_bf16_sums_word[a], sp_bf16_sums_word[b],
-                     sp_bf16_sums_word[a]);
+        sp_log_warn0(
+            "%s: the run summed in %s in bf16 and continues in %s: its last bits will "
+            "differ from those of one run; train.bf16_sums=%s keeps them",
+            path, sp_bf16_sums_word[a], sp_bf16_sums_word[b], sp_bf16_sums_word[a]);
 }
 
 /* Rank 0: checks that the checkpoint belongs to this deck and data. */
@@ -282,10 +282,9 @@ static void check_best_data(sp_trainer *t, uint64_t hash)
     if (!t->is_evaluated)
         return;
     if (before && before != hash && !isnan(t->state.best)) {
-        sp_log_info(
-            "data.val is not that of the best mIoU so far (%.4f): the best score "
-            "begins anew",
-            t->state.best);
+        sp_log_info("data.val has changed since the best mIoU so far (%.4f): the best "
+                    "score begins anew",
+                    t->state.best);
         t->state.best = NAN;
     }
     t->state.val_hash = hash;

@@ -20,6 +20,7 @@
 #include "base/sp_log.h"
 #include "h5/sp_h5.h"
 #include "base/sp_fault.h"
+#include "base/sp_list.h"
 #include "base/sp_signal.h"
 #include "scan/sp_scan.h"
 #include "vox/vox.h"
@@ -171,8 +172,7 @@ static sp_status read_prediction(prediction *p, const char *path)
     SP_TRY(sp_h5_open(&file, path));
     SP_TRY_GOTO(rc, apply_read_arrays(file, p), end);
     if (sp_h5_has(file, "/coords"))
-        sp_log_warn0("%s is a shard: its labels are those of the scan itself, and no "
-                     "predictions",
+        sp_log_warn0("%s is a shard: its labels are the scan's own and no predictions",
                      path);
     if (sp_h5_attr_has(file, "/", "ignore_label"))
         SP_TRY_GOTO(
@@ -291,9 +291,7 @@ static sp_status choose_codes(const vox_map *map, prediction *p)
         return SP_OK;
     if (!p->class_name)
         p->n_classes = map->n;
-    p->code = calloc((size_t)p->n_classes + 1, sizeof *p->code);
-    if (!p->code)
-        return SP_FAIL(SP_EMEM, "no memory for the codes of %d classes", p->n_classes);
+    SP_TRY(SP_NEW(&p->code, p->n_classes, "the codes of the classes"));
     return map->n > 0
                ? vox_codes_of_map(map, p->path, p->n_classes, p->class_name, p->code)
                : vox_first_codes(p->path, p->n_classes, p->class_code, p->code);

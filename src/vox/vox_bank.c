@@ -44,8 +44,8 @@ static const sp_option option_table[] = {
 {{"--out", "FILE", "the shard that is written"}, SP_OPTION_TEXT, AT(out)},
 {{"--classes", "A,B,...", "the classes of the objects, by name or number"},
  SP_OPTION_TEXT, AT(classes)},
-{{"--gap", "N", "voxels belong to one object if in each axis they are at most so many "
-  "voxels apart (1)"}, SP_OPTION_WHOLE, AT(gap), 1, 3},
+{{"--gap", "N", "voxels belong to one object if in each axis they are at most this "
+  "number of voxels apart (1)"}, SP_OPTION_WHOLE, AT(gap), 1, 3},
 {{"--min-voxels", "N", "leaves smaller objects out (5)"}, SP_OPTION_WHOLE, AT(least), 1,
  INT32_MAX},
 {{"--max-voxels", "N", "leaves larger objects out (20000)"}, SP_OPTION_WHOLE, AT(most), 1,

@@ -36,7 +36,7 @@ void vox_warn_left_out(const sp_scan *scan, const vox_options *o, int file)
         return;
     is_told = true;
     sp_log_warn("%s has the attribute %s, which is left out since %s, the first input, "
-                "has none; --features says which columns to take",
+                "lacks it; --features says which columns to take",
                 o->input[file], o->left_out, o->input[0]);
 }
 

@@ -192,9 +192,7 @@ sp_status vox_compare_list(const char *a, const char *b, vox_file_pair **pair, i
             is_folder_a ? "folder" : "file", b, is_folder_b ? "folder" : "file");
     if (is_folder_a)
         return list_folders(a, b, pair, n);
-    *pair = calloc(1, sizeof **pair);
-    if (!*pair)
-        return SP_FAIL(SP_EMEM, "no memory for names");
+    SP_TRY(SP_NEW(pair, 1, "names"));
     *n = 1;
     **pair = (vox_file_pair){strdup(a), strdup(b), strdup(sp_file_name(a))};
     return (*pair)->a && (*pair)->b && (*pair)->name

@@ -251,10 +251,8 @@ static sp_status cell_table_fill(cell_table *t, const class_points *a)
     t->points = a;
     for (t->n_heads = 64; t->n_heads < a->n; t->n_heads *= 2)
         ;
-    t->head = malloc((size_t)t->n_heads * sizeof *t->head);
-    t->next = malloc((size_t)a->n * sizeof *t->next + 1);
-    if (!t->head || !t->next)
-        return SP_FAIL(SP_EMEM, "no memory to match %" PRId64 " points", a->n);
+    SP_TRY(SP_NEW(&t->head, t->n_heads, "points to match"));
+    SP_TRY(SP_NEW(&t->next, a->n, "points to match"));
     memset(t->head, 0xff, (size_t)t->n_heads * sizeof *t->head);
     /* From the last one on, so that lists are in the order of the file. */
     for (int64_t i = a->n - 1; i >= 0; i--) {

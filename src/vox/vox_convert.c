@@ -27,6 +27,7 @@
 #include "base/sp_log.h"
 #include "compute/sp_backend.h"
 #include "base/sp_fault.h"
+#include "base/sp_list.h"
 #include "report/sp_progress.h"
 #include "vox/vox.h"
 #include "vox/vox_blocks.h"
@@ -58,7 +59,7 @@ static sp_status convert_read_bounds(void *to, const sp_option *option,
 /* clang-format off */
 static const sp_option option_table[] = {
 {{"--out", "PREFIX", "prefix of the shards' names"}, SP_OPTION_TEXT, AT(out)},
-{{"--shards", "N", "number of files, at most that of the samples (1)"},
+{{"--shards", "N", "number of files, at most the number of samples (1)"},
  SP_OPTION_WHOLE, AT(shards), 1, 99999},
 {{"--voxel-size", "M", "edge of a voxel in metre (0.5)"},
  SP_OPTION_REAL, AT(voxel_size)},
@@ -105,9 +106,9 @@ static const sp_option option_table[] = {
   "to be the unit of x and y; the same as x and y, whatever the records say; or one that "
   "z is converted from, to the unit of x and y (records)"},
  SP_OPTION_WORD, AT(z_unit)},
-{{"--conflict", "majority|ignore", "label of a voxel whose points have several: that of "
-  "most (none where two are equally frequent; points without a class do not vote), or "
-  "none (majority)"},
+{{"--conflict", "majority|ignore", "label of a voxel whose points have several: the "
+  "most frequent one (no label if two are equally frequent; points without a class do "
+  "not vote), or no label (majority)"},
  SP_OPTION_WORD, AT(ignore_conflicts)},
 {{"--help", NULL, "this text"}, SP_OPTION_FLAG, AT(is_help)},
 };
@@ -194,9 +195,7 @@ static int compare_pieces(const void *a, const void *b)
 static sp_status convert_list_files(convert *c)
 {
     c->n_pieces = c->options->n_inputs;
-    c->piece = calloc((size_t)c->n_pieces, sizeof *c->piece);
-    if (!c->piece)
-        return SP_FAIL(SP_EMEM, "no memory for %" PRId64 " samples", c->n_pieces);
+    SP_TRY(SP_NEW(&c->piece, c->n_pieces, "samples"));
     for (int f = 0; f < c->n_pieces; f++)
         c->piece[f].file = f;
     return SP_OK;

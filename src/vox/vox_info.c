@@ -38,8 +38,8 @@ typedef struct info {
 #define AT(member) .offset = offsetof(info, member)
 static const sp_option option_table[] = {
     {{"--samples", NULL,
-      "print a line for every sample too, and compare the stored costs of all with the "
-      "voxels; without it, that of a file's first sample"},
+      "print a line for every sample too, and compare all stored costs with the "
+      "voxels; without it only the cost of a file's first sample"},
      SP_OPTION_FLAG,
      AT(wants_samples)},
     {{"--help", NULL, "this text"}, SP_OPTION_FLAG, AT(is_help)},

@@ -22,7 +22,8 @@ typedef struct arguments {
 static const sp_option option_table[] = {
 {{"--out", "PREFIX", "writes PREFIX-00000-of-0000N.h5 ..."}, SP_OPTION_TEXT, AT(out)},
 {{"--samples", "N", "number of scenes"}, SP_OPTION_WHOLE, AT(samples), 1, INT32_MAX},
-{{"--kind", "landscape|room", "an airborne scan, or that of a room (landscape)"},
+{{"--kind", "landscape|room", "an airborne scan of a landscape, or a scan of a room "
+  "(landscape)"},
  SP_OPTION_WORD, AT(scene.kind), SP_SCENE_LANDSCAPE},
 {{"--extent", "M", "edge of a landscape in metre, 4 to 1000, or longer wall of a room, "
   "4 to 16"},

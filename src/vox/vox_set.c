@@ -177,8 +177,8 @@ static void take_large(vox_set *set, const vox_options *o, int f)
     const double step = (double)nextafterf(mean, INFINITY) - (double)mean;
 
     if (step / 2 > 1e-3 * set->std[f])
-        sp_log_warn0("column %s has values around %g, of which float32 keeps multiples "
-                     "of %g: finer differences are lost; leave it out of --features",
+        sp_log_warn0("column %s has values around %g, and float32 keeps multiples of "
+                     "%g there: finer differences are lost; leave it out of --features",
                      o->feature[f].name, set->mean[f], step);
     if (set->std[f] == 0)
         set->std[f] = 1;

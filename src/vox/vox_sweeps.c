@@ -256,8 +256,8 @@ sp_status vox_sweeps_find(vox_sweeps *s, const char *path, int age, char **to,
     *to = NULL;
     if (!at)
         return SP_FAIL(SP_EDATA,
-                       "%s: its name ends in no number, which tells its line of the "
-                       "poses, as 000012.bin does",
+                       "%s: its name does not end in a number, its line in the poses, "
+                       "as 000012.bin does",
                        path);
     k = strtoll(at, NULL, 10);
     SP_TRY(table_open(s, path));

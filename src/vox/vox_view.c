@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "base/sp_file.h"
+#include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "report/sp_figure.h"
 #include "report/sp_palette.h"
@@ -42,8 +43,8 @@ static const sp_option option_table[] = {
   "all round from the origin of a mobile scan (top)"},
  SP_OPTION_WORD, AT(load.from), SP_FROM_TOP},
 {{"--below", "M", "hides points more than M metre above the lowest one, such as the "
-  "ceiling of a room; where classes are shown, those of a class \"ceiling\" are "
-  "hidden without it, but not --from sensor"}, SP_OPTION_REAL, AT(below)},
+  "ceiling of a room; if classes are shown, a class \"ceiling\" is hidden without "
+  "this option, but not --from sensor"}, SP_OPTION_REAL, AT(below)},
 {{"--map", "LIST", "classes of a scan's codes, as in spvox convert"},
  SP_OPTION_READ, AT(load.map), .read = vox_read_map},
 {{"--columns", "LIST", "as in spvox convert"}, SP_OPTION_TEXT, AT(load.columns)},
@@ -78,11 +79,9 @@ typedef struct colours {
 static sp_status view_allocate(colours *c, int64_t points, int n)
 {
     c->n = n;
-    c->index = calloc((size_t)points + 1, sizeof *c->index);
-    c->palette = calloc((size_t)n, sizeof *c->palette);
-    c->row = calloc((size_t)n, sizeof *c->row);
-    if (!c->index || !c->palette || !c->row)
-        return SP_FAIL(SP_EMEM, "no memory for the colours of a picture");
+    SP_TRY(SP_NEW(&c->index, points, "the colours of a picture"));
+    SP_TRY(SP_NEW(&c->palette, n, "the colours of a picture"));
+    SP_TRY(SP_NEW(&c->row, n, "the colours of a picture"));
     return SP_OK;
 }
 
@@ -360,7 +359,7 @@ static sp_status view_check_out(const char *out, int n, char *const *file)
         if (sp_file_is_same(out, file[i]))
             return SP_FAIL(SP_EUSAGE, "spvox view: -o %s would replace its input", out);
     if (lstat(out, &st) == 0 && !S_ISREG(st.st_mode))
-        return SP_FAIL(SP_EUSAGE, "spvox view: -o %s is there and no regular file",
+        return SP_FAIL(SP_EUSAGE, "spvox view: -o %s exists and is no regular file",
                        out);
     return SP_OK;
 }

@@ -156,9 +156,7 @@ static sp_status choose_colours(reading *r)
     vox_view_points *p = r->points;
     int next = 0;
 
-    p->class_colour = calloc((size_t)p->n_classes + 1, sizeof *p->class_colour);
-    if (!p->class_colour)
-        return SP_FAIL(SP_EMEM, "no memory for the colours of classes");
+    SP_TRY(SP_NEW(&p->class_colour, p->n_classes, "the colours of classes"));
     for (int64_t i = 0; i < p->n; i++)
         if (p->label[i] >= 0)
             p->class_colour[p->label[i]] = 1; /* it occurs */

@@ -8,6 +8,7 @@
 
 #include "base/sp_crc.h"
 #include "base/sp_file.h"
+#include "base/sp_list.h"
 #include "base/sp_number.h"
 
 /* Rounds to the nearest, to even in the middle, as the networks in bf16 do. x is
@@ -26,9 +27,7 @@ static sp_status make_rows(const sp_weights_model *m, sp_precision precision,
     const sp_graph *g = &m->graph;
 
     h->n_rows = g->n_params + g->n_buffers;
-    h->row = calloc((size_t)h->n_rows + 1, sizeof *h->row);
-    if (!h->row)
-        return SP_FAIL(SP_EMEM, "no memory for the header");
+    SP_TRY(SP_NEW(&h->row, h->n_rows, "the header"));
     for (int i = 0; i < g->n_params; i++)
         SP_TRY(sp_packed_make_row(g, &g->param[i], "/params", precision, &h->row[i]));
     for (int i = 0; i < g->n_buffers; i++)

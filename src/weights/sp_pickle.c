@@ -574,10 +574,9 @@ sp_status sp_pickle_run(sp_pickle *p, size_t at, size_t *end)
             break;
         SP_TRY(run_atom(p, *op, &is_known));
         if (!is_known)
-            return SP_FAIL(SP_EDATA,
-                           "%s: pickle, byte %zu: opcode %#x is none of protocols 2 to "
-                           "5",
-                           p->path, p->at - 1, *op);
+            return SP_FAIL(
+                SP_EDATA, "%s: pickle, byte %zu: opcode %#x is not in protocols 2 to 5",
+                p->path, p->at - 1, *op);
     }
     SP_TRY(pop_value(p, &p->root));
     *end = p->at;

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/sp_file.h"
+#include "base/sp_list.h"
 #include "base/sp_names.h"
 #include "checkpoint/sp_checkpoint.h"
 #include "h5/sp_h5.h"
@@ -277,9 +278,8 @@ static sp_status write_safetensors(const sp_weights_model *m, const sp_naming *n
     exporting e = {m, naming, o->prefix ? o->prefix : "", 0, NULL};
     sp_status rc;
 
-    e.out = calloc((size_t)(m->graph.n_params + m->graph.n_buffers) + 1, sizeof *e.out);
-    if (!e.out)
-        return SP_FAIL(SP_EMEM, "weights export: out of memory");
+    SP_TRY(
+        SP_NEW(&e.out, m->graph.n_params + m->graph.n_buffers, "the exported weights"));
     rc = export_params(&e);
     if (rc == SP_OK)
         rc = sp_safetensors_write(o->out, e.n, e.out, sp_file_name(m->path));

@@ -26,7 +26,7 @@ static sp_status read_model_config(sp_weights_model *m, const char *deck)
         return sp_checkpoint_config(&m->config, &m->state, m->path);
     if (deck)
         return sp_config_read(&m->config, deck, 0, NULL);
-    return SP_FAIL(SP_EUSAGE, "%s holds weights alone: give the network by --deck DECK",
+    return SP_FAIL(SP_EUSAGE, "%s holds only weights: give the network by --deck DECK",
                    m->path);
 }
 

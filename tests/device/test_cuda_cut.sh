@@ -34,7 +34,7 @@ same_weights() {
 # Devices of 46 MiB, 40 of them for a rank.
 for ranks in 1 2; do
     HC_MEMORY=46 run $ranks 0 train d.deck run.dir=cut$ranks
-    says err "memory: a rank may use 40.0 of the 46.0 MiB that a device has for it, and the largest step needs about .* cut into micro-batches, the largest into .; batch statistics are those of a micro-batch"
+    says err "memory: a rank may use 40.0 of the 46.0 MiB that a device has for it, and the largest step needs about .* cut into micro-batches, the largest into .; batch statistics are computed for each micro-batch"
     parts=$(micro cut$ranks | cut -c 1)
     test "$(micro cut$ranks)" = "$parts $parts $parts " || fail "cut into $(micro cut$ranks)"
     test "$parts" = $((4 - ranks)) || fail "$ranks ranks: cut into $parts micro-batches"

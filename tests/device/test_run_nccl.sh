@@ -77,7 +77,7 @@ one_diagnosis "is version 2.10.3; 2.18 or later is needed"
 run 2 0 train d.deck run.dir=shared run.oversubscribe=true 'run.devices=[0, 0]'
 says out "MPI through the host (ranks share a GPU)"
 run 2 2 train d.deck run.dir=cpus run.device=cpu run.transport=nccl
-one_diagnosis "NCCL sums memory of CUDA devices alone"
+one_diagnosis "NCCL only sums memory of CUDA devices"
 
 # ---- when it fails ----
 watch_s=$(patience nccl-2)

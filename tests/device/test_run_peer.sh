@@ -44,7 +44,7 @@ grep -q "batch statistics" out && fail "run.transport = mpi, and yet: $(grep sta
 run 2 0 train d.deck run.dir=shared run.oversubscribe=true 'run.devices=[0, 0]' train.steps=1
 says out "MPI through the host (ranks share a GPU)$NOT ranks share a GPU"
 HC_NO_PEER=1 run 2 0 train d.deck run.dir=apart train.steps=1
-says out "$NOT the device of rank 0 cannot reach that of rank 1"
+says out "$NOT the device of rank 0 cannot reach the device of rank 1"
 
 # ---- a rank that is lost ----
 watch_s=$(patience lazy)

@@ -42,7 +42,7 @@ run 1 0 base.deck data.train=crc.h5 data.on_error=skip run.dir=once train.steps=
 test "$(grep -c 'sample 12 left out' err)" = 1 || fail "named $(grep -c 'left out' err) times"
 "$SHARDS" box one.h5 1 90 1 1 4 0 && "$SHARDS" bad-feature one.h5 0 || fail "make_shards"
 refused '1 2' 3 \
-    'one.h5:/crc32c: sample 0 .*; of the samples that can be read none has a label: nothing to train on' \
+    'one.h5:/crc32c: sample 0 .*; no sample that can be read has a label: there is nothing to train on' \
     base.deck data.train=one.h5 data.val='[]' data.on_error=skip run.dir=nothing
 
 # Decks: the place and the nearest name.

@@ -160,7 +160,7 @@ for pair in "sgd adamw" "adamw sgd"; do
     run 2 0 "$@" run.dir=n train.steps=2 train.optimizer=${pair#* } \
         run.init_from=o/checkpoints/step-000000002.h5
     run 2 0 "$@" run.dir=o train.steps=4 train.optimizer=${pair#* }
-    says err 'step-000000002.h5 has no state of this optimizer, which begins anew'
+    says err 'step-000000002.h5 has no state of this optimizer: it starts from zero'
     sums n 2 >want
     yields want "from $pair" sums o 4
     run 2 0 "$@" run.dir=o train.steps=5 train.optimizer=${pair#* }

@@ -179,7 +179,7 @@ TEST(all_or_none)
 
     refused("SP_PEER_MEMORY", "0", "SP_PEER_MEMORY=0", false);
     refused("SP_PEER_MEMORY", "0", "SP_PEER_MEMORY=0", true);
-    refused("HC_NO_PEER", "1", "cannot reach that of rank", false);
+    refused("HC_NO_PEER", "1", "cannot reach the device of rank", false);
     refused("HC_SKIP", "peer_sum", "did not come", true); /* a dead link */
     set_up(&s, SP_TRANSPORT_MPI, SP_SCOPE_NODE, 30);      /* switched off by the user */
     assert_null(s.t.peer);

@@ -153,7 +153,7 @@ test "$(awk '{ print $NF }' gap/gap.txt)" = "$(awk '{ print $NF }' gap/filled.tx
     fail "--missing 1 is not 1"
 "$SCANS" foot.las 10 1 6 foot
 run 2 3 label r in/a.las foot.las --out mixed
-one_diagnosis 'foot.las: its coordinates are in US survey foot, but those of the model in metre'
+one_diagnosis "foot.las: its coordinates are in US survey foot, but the model's are in metre"
 sed 's/\["height", "number_of_returns"\]/["height"]/; s/dir = "r"/dir = "h"/' base.deck >h.deck
 run 2 0 h.deck
 for n in 1 3; do
@@ -228,7 +228,7 @@ says out 'keep: 1 output was made by the same model and options before'
 says out 'keep/.sptrain: label done, exit code 0'
 echo x >>keep/a.las
 run 2 2 label r in/a.las --out keep
-one_diagnosis 'keep/a.las is there and was not made by this command'
+one_diagnosis 'keep/a.las exists and was not made by this command'
 run 1 0 label r in/a.las --out keep --overwrite run.threads=1
 same keep/a.las las1/a.las "--overwrite"
 # A scan of the same name in another folder is another scan, unless it was moved there.
@@ -260,7 +260,7 @@ run 2 2 label r in/a.las many/../in/a.las --out two
 one_diagnosis 'in/a.las and many/../in/a.las would both become two/a.las'
 run 2 2 label r in/a.las --out in
 one_diagnosis 'in/a.las: the output in/a.las would replace this scan'
-refused 1 2 'no scan is named behind the model r' label r --out d
+refused 1 2 'no scan is named after the model r' label r --out d
 refused 1 2 'label: --out DIR is missing' label r in/a.las
 refused 1 3 'nothing: No such file' label nothing in/a.las --out d
 run 2 2 label r in/a.las --out d --probabilities roof
@@ -295,7 +295,7 @@ awk 'NR > 1 { print $7 }' s1/s.txt | sort -u >k.codes
 # Its columns are found by name among those that the shards were given.
 run 2 0 label u s.txt --out order --voxel-size 0.5 --block 5 --overlap 1 \
     --features feature2,one,feature0,feature1 --map 7=class0,8:9=class1,1=class2,2=class3
-same s1/s.txt order/s.txt "columns in another order"
+same s1/s.txt order/s.txt "columns are in another order"
 run 2 2 label u s.txt --out d --voxel-size 0.5 --features feature1,one,feature2
 one_diagnosis '\-\-features: the columns of .* are \["feature0", .*expected all of them'
 exit 0

@@ -114,6 +114,6 @@ damage() {
     says err "$3"
 }
 root=$(od -A n -t u8 -j 469 -N 8 a.copc.laz | tr -d ' ')
-damage $((root + 16)) '\001' 'where no LAZ chunk of so many begins'
+damage $((root + 16)) '\001' 'where no LAZ chunk of that size begins'
 damage 477 '\001' 'expected entries of 32 bytes within the file'
 exit 0

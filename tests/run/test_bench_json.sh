@@ -355,7 +355,7 @@ done <<'END'
 3;damaged.txt: line 1 is no row;roofline --code damaged.txt --precision bf16 one.deck
 3;the table has no kernel "conv bf16;roofline --code short.txt --precision bf16 one.deck
 3;no-such.h5;voxels --shard no-such.h5 --out raw
-2;notes is there, and is no shard;voxels --voxels 10 --out notes
+2;notes exists and is no shard;voxels --voxels 10 --out notes
 4;nowhere/raw;voxels --shard one-00000-of-00001.h5 --out nowhere/raw
 2;expected fp32|tf32|bf16;plan --precision fp16
 2;in fp32 and bf16 only;ops --precision tf32

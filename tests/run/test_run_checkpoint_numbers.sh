@@ -40,7 +40,7 @@ hostile 3 rank5 '' '/extra: 5 dimensions, expected at most 4'
 hostile 1 /loss/class_weights -1 '/loss/class_weights: element 3 is -1'
 hostile 1 /normalization/mean inf '/normalization/mean: element 2 is inf'
 hostile 1 /params/conv2/weight unsummed '/params/conv2/weight: missing attribute crc32c'
-hostile 3 deck "@include \"$dir/secret.txt\"" '@include stands in a text'
+hostile 3 deck "@include \"$dir/secret.txt\"" '@include in a text'
 for std in nan 0 -1; do
     hostile 1 /normalization/std $std "/normalization/std: element 2 is $std"
     run 1 3 eval base.deck run.dir=e run.checkpoint=x.h5

@@ -16,7 +16,7 @@ run 2 0 predict base.deck run.dir=r
 mv r/predictions/s.h5 want.h5
 for n in 1 3; do
     run $n 0 eval base.deck run.dir=r data.val=rotated/s.h5
-    says out 'rotated/s.h5: classes in another order than those of r/checkpoints/best.h5'
+    says out 'rotated/s.h5: classes are in another order than in r/checkpoints/best.h5'
     yields want "evaluation of classes in another order on $n ranks" last evaluations r
     run $n 0 predict base.deck run.dir=r data.val=rotated/s.h5
     same want.h5 r/predictions/s.h5 "predictions of classes in another order on $n ranks"

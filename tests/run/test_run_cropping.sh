@@ -72,7 +72,7 @@ run 1 0 base.deck augment.range='[1e6,1e6,1e6,2e6,2e6,2e6]' train.steps=3 run.di
 test "$(grep -c 'sample .* of u.h5 has no voxel within augment.range: it trains nothing (reported once)' err)" = 1 ||
     fail "one warning expected"
 
-refused_twice 2 'augment.color_\* changes colours, but of the columns \["feature0", "feature1", "feature2"\] of u.h5 that are used' \
+refused_twice 2 'augment.color_\* changes colours, but the columns in use, \["feature0", "feature1", "feature2"\] of u.h5, have no red' \
     augment.color_jitter=0.05
 refused_twice 2 'augment.color_columns: "red" is no column of u.h5 that is used' augment.color_jitter=0.05 \
     'augment.color_columns=["red"]'

@@ -169,7 +169,7 @@ differ by-name b "the order of columns does not count"
 # While training the data.val of another order are read likewise.
 for features in '[]' '["feature0"]'; do
     run 2 0 base.deck run.dir=n data.val=n.h5 run.resume=never "data.features=$features"
-    says out 'n.h5: feature columns in another order than those of u.h5'
+    says out 'n.h5: feature columns are in another order than in u.h5'
     run 2 0 eval base.deck run.dir=n data.val=n.h5
     evaluations n | tail -n 1 >by-name
     yields by-name "evaluation while training of columns in another order" last evals n

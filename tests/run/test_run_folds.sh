@@ -52,9 +52,9 @@ says out 'point_miou='
 alone 2 "$SPTRAIN" report --folds f0 f1
 one_diagnosis 'the run of data.fold = 2 is missing'
 alone 2 "$SPTRAIN" report --folds f0 f1 f1.3
-one_diagnosis 'data.fold = 1 is that of f1 too'
+one_diagnosis 'data.fold = 1, as in f1'
 
-refused "1 2" 2 'data.fold = 3 is none of the folds of data.folds = 3, expected 0 to 2' \
+refused "1 2" 2 'data.fold = 3 is not a fold of data.folds = 3, expected 0 to 2' \
     check folds.deck data.folds=3 data.fold=3
 refused "1 2" 3 'data.folds = 5: data.train has 4 files, expected one at least for each fold' \
     check folds.deck data.folds=5

@@ -202,10 +202,10 @@ done <ops
 sed -n '/^\.nf/,/^\.fi/p' "$SP_SRCDIR/man/sptrain.1" | sed 's/^\..*//; s/out = 20/out = 4/' >man.deck
 run 1 0 man.deck data.train=u.h5 data.val=u.h5 run.dir=man train.steps=1 batch.size=4
 alone 2 "$SPTRAIN" --keys train
-one_diagnosis 'keys: expected nothing behind it, found train'
+one_diagnosis 'keys: expected nothing after it, found train'
 for program in sptrain spvox spbench; do
     alone 2 "$SP_BUILDDIR/$program" --version x
-    says err '^[a-z]*: error: --version: expected nothing behind it, found x'
+    says err '^[a-z]*: error: --version: expected nothing after it, found x'
 done
 alone 0 "$SPTRAIN" --version
 for library in MPI HDF5 CUDA; do says out "$library"; done

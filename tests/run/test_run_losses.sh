@@ -50,7 +50,7 @@ refused 1 2 'batch.accumulate = 2, expected one rank and 1' \
 refused 1 2 'found 1 rank and [2-9] micro-batches' \
     base.deck run.dir=x train.loss=lovasz train.lovasz_per=step batch.voxel_budget=100
 
-refused 1 2 'train.loss: "lovas" is none of cross_entropy|lovasz|focal|dice; nearest is "lovasz"' \
+refused 1 2 'train.loss: "lovas" is not one of cross_entropy|lovasz|focal|dice; nearest is "lovasz"' \
     check base.deck train.loss=lovas
 refused 1 2 'train.loss has the term "dice" twice' check base.deck 'train.loss=["dice","dice"]'
 refused 1 2 'train.loss is an empty list' check base.deck 'train.loss=[]'

@@ -26,7 +26,7 @@ cut() {
     shift 4
     run "$ranks" 0 train d.deck run.dir="$name" run.memory_mb="$mib" "$@"
     test "$(micro "$name")" = "$parts $parts $parts " || fail "$name: cut into $(micro "$name")"
-    says err "memory: a rank may use $mib.0 MiB, and the largest step needs about .* cut into micro-batches, the largest into $parts; batch statistics are those of a micro-batch"
+    says err "memory: a rank may use $mib.0 MiB, and the largest step needs about .* cut into micro-batches, the largest into $parts; batch statistics are computed for each micro-batch"
     run "$ranks" 0 train d.deck run.dir="$name-asked" batch.accumulate="$parts" "$@"
     sums "$name" 3 >got
     sums "$name-asked" 3 >want

@@ -106,4 +106,4 @@ one_diagnosis 'augment.mix_classes: "car" is no class of u.h5, expected names of
 run 2 3 base.deck augment.mix=polarmix 'augment.mix_classes=["1","4"]' run.dir=refused
 one_diagnosis 'augment.mix_classes: "4" is no class of u.h5'
 run 1 2 check base.deck augment.mix=mixup
-one_diagnosis 'augment.mix = "mixup" is none of none|mix3d|polarmix|lasermix|laserpolarmix'
+one_diagnosis 'augment.mix = "mixup" is not one of none|mix3d|polarmix|lasermix|laserpolarmix'

@@ -69,5 +69,5 @@ left c ""
 # Names that predictions cannot have.
 cp bare.h5 b1.h5.tmp
 run 2 2 predict bare.deck run.dir=b 'data.val=["b1.h5","b1.h5.tmp"]'
-one_diagnosis 'data.val: b1.h5.tmp: the name of its predictions'
+one_diagnosis 'data.val: b1.h5.tmp: its predictions would have the name'
 left b "b1.h5 b2.h5 b3.h5 "

@@ -38,7 +38,7 @@ says out '^  not kept: written by an older version or by another program'
 says out '^  classes    0 class0 = 2:1$'
 "$SHARDS" weights old/checkpoints/best.h5 w.h5 || fail "weights"
 check w.h5
-says out 'w.h5: weights alone, without a deck'
+says out 'w.h5: only weights, without a deck'
 alone 2 "$SPTRAIN" check r1 train.lr=1
 one_diagnosis 'check r1: a model takes no keys, found train.lr=1'
 mkdir -p empty/checkpoints

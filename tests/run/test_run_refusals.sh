@@ -27,12 +27,12 @@ mkfifo pipe.deck
 refused '1 3' 2 'pipe.deck is no regular file' pipe.deck
 
 # A run folder or a checkpoint in place of a deck, and a command that is not the first word.
-refused 1 2 'r is a folder, expected a deck; that of a run folder is its deck.resolved' eval r
+refused 1 2 "r is a folder, expected a deck; a run folder's deck is its deck.resolved" eval r
 refused 1 2 'best.h5 is no deck: it is a binary file' eval r/checkpoints/best.h5
 for words in 'base.deck eval' 'run.dir=r eval' 'train eval'; do
     refused 1 2 'eval: a command is the first word' $words
 done
-refused 1 2 'base.deck: expected SECTION.KEY=VALUE; a deck stands before all keys' \
+refused 1 2 'base.deck: expected SECTION.KEY=VALUE; the deck comes before all keys' \
     data.val= base.deck
 
 # A folder in place of a run folder.

@@ -97,7 +97,7 @@ for name in m z u; do
         "dir = \"$name\"; eval_every = 0; threads = 1;"
     run 1 0 base.deck
 done
-refused "1 2" 3 'foot.las: its coordinates are in US survey foot, but those of the model in metre' \
+refused "1 2" 3 "foot.las: its coordinates are in US survey foot, but the model's are in metre" \
     label m foot.las --out o run.threads=1
 refused 1 3 "height.las: .*$heights" label m height.las --out o run.threads=1
 run 1 0 label m height.las --out same --z-unit us-foot run.threads=1

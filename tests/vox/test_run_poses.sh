@@ -131,7 +131,7 @@ cp $scan seq/velodyne/000007.txt
 refuses "1 2" 3 'poses.txt: 4 poses, expected one in line 8 for seq/velodyne/000007.txt' \
     convert --out p --columns x,y,z,label --poses auto --sweeps 2 seq/velodyne/000007.txt
 cp $scan seq/velodyne/scan.txt
-refuses "1" 3 'scan.txt: its name ends in no number' \
+refuses "1" 3 'scan.txt: its name does not end in a number' \
     convert --out p --columns x,y,z,label --poses auto --sweeps 2 seq/velodyne/scan.txt
 refuses "1" 2 '\-\-sweeps: --poses is missing' convert --out p --sweeps 2 $scan
 refuses "1" 2 '\-\-poses auto: --sweeps N is missing' convert --out p --poses auto $scan

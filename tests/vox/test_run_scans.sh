@@ -164,7 +164,7 @@ says_not err intensity
 # shard stands for predictions here, of which a warning tells.
 run 1 0 convert --out p --points --map 3:1=car,2=road a.txt
 run 1 0 apply p-00000-of-00001.h5 a.txt --out a.label
-says err 'warning: p-00000-of-00001.h5 is a shard: its labels are those of the scan itself'
+says err "warning: p-00000-of-00001.h5 is a shard: its labels are the scan's own"
 test "$(od -An -tu4 a.label | tr -s ' \n' ' ')" = " 2 3 3 " || fail "a.label: $(od -An -tu4 a.label)"
 run 1 2 apply p-00000-of-00001.h5 a.txt --out a.label --map 7=car,8=bus
 says err '\--map has no class "road"'
@@ -284,7 +284,7 @@ awk 'BEGIN { for (i = 0; i < 500; i++)
     printf "%g %g 1 %.2f %d %d\n", i % 25, i / 25, 306235306 + i / 100, 16777000 + i % 3, i % 2
 }' >t.txt
 run 2 0 convert --out t --columns x,y,z,gps_time,count,label --features gps_time,count t.txt
-says err 'warning: column gps_time has values around 3.06.*e+08, of which float32 keeps multiples of 32'
+says err 'warning: column gps_time has values around 3.06.*e+08, and float32 keeps multiples of 32'
 test "$(grep -c 'warning: column' err)" = 1 || fail "not one column is coarse"
 
 # Degrees are no length: refused before anything is read, unless they are asked for.

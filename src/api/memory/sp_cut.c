@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
 #include "base/sp_log.h"
 
 enum { EVAL_PART = 8 };
@@ -31,9 +32,7 @@ static sp_status cut_open_evals(sp_cut *cut, const sp_foresight *what,
 
     SP_TRY(sp_budget_open(b, what, sampler, false));
     while (sampler && (sampler = sampler->next)) {
-        b->next = calloc(1, sizeof *b->next);
-        if (!b->next)
-            return SP_FAIL(SP_EMEM, "no memory for the estimates of an evaluation");
+        SP_TRY(SP_NEW(&b->next, 1, "the estimates of an evaluation"));
         b = b->next;
         SP_TRY(sp_budget_open(b, what, sampler, false));
     }
@@ -334,7 +333,7 @@ void sp_cut_print(const sp_cut *cut, int64_t device_bytes)
                  "MiB: steps are cut into micro-batches, the largest into %d%s",
                  there, mib(sp_cut_need(cut)), b->n_micro,
                  b->foreseer.is_training && has_norm(b->foreseer.what.graph)
-                     ? "; batch statistics are those of a micro-batch"
+                     ? "; batch statistics are computed for each micro-batch"
                      : "");
     if (sp_cut_fixed(cut) + b->largest[0] + b->largest[SP_REST] > cut->memory)
         sp_log_warn0(

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
 #include "api/memory/sp_cut_internal.h"
 #include "base/sp_machine.h"
 #include "base/sp_pulse.h"
@@ -461,10 +462,7 @@ sp_status sp_budget_open(sp_budget *b, const sp_foresight *what, sp_sampler *sam
     own.has_subvoxel = b->set->has_subvoxel;
     SP_TRY(sp_voxel_factor(what->config, b->set, &own.factor));
     b->n_known = sp_least(b->set->n_samples + 1, MOST_KNOWN);
-    b->known = calloc((size_t)b->n_known, sizeof *b->known);
-    if (!b->known)
-        return SP_FAIL(SP_EMEM, "no memory for the estimates of %lld samples",
-                       (long long)b->set->n_samples);
+    SP_TRY(SP_NEW(&b->known, b->n_known, "the estimates of samples"));
     SP_TRY(sp_foresee_open(&b->foreseer, &own, is_training));
     sp_budget_set_slots(b, is_training ? SP_LOADER_MOST_SLOTS
                                        : sp_sampler_steps_per_epoch(sampler) *

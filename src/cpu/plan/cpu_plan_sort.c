@@ -61,11 +61,11 @@ sp_status sp_cpu_plan_check(const int32_t *c, int32_t first, int32_t n, int samp
     for (int32_t i = 1; i < n; i++)
         if (key[i] == key[i - 1]) {
             const int32_t *at = c + 3 * (size_t)order[i];
-            return SP_FAIL(
-                SP_EDATA,
-                "sample %d of the batch: coordinate (%d, %d, %d) stands twice, "
-                "in rows %d and %d",
-                sample, at[0], at[1], at[2], order[i - 1] - first, order[i] - first);
+            return SP_FAIL(SP_EDATA,
+                           "sample %d of the batch: coordinate (%d, %d, %d) occurs "
+                           "twice, in rows %d and %d",
+                           sample, at[0], at[1], at[2], order[i - 1] - first,
+                           order[i] - first);
         }
     return SP_OK;
 }

@@ -363,9 +363,7 @@ static sp_status make_raster(sp_landscape *w)
 
     w->n_cells = (int)ceil((w->extent + 2 * w->margin) / CELL);
     cells = (size_t)w->n_cells * (size_t)w->n_cells;
-    w->cell_start = calloc(cells + 1, sizeof *w->cell_start);
-    if (!w->cell_start)
-        return SP_FAIL(SP_EMEM, "scene: no memory for %zu cells", cells);
+    SP_TRY(SP_NEW(&w->cell_start, cells, "the cells of a scene"));
     visit_cells(w, false);
     for (int i = 0; i < (int)cells; i++)
         w->cell_start[i + 1] += w->cell_start[i];

@@ -346,10 +346,7 @@ sp_status sp_lidar_scan(sp_lidar *scan, const sp_landscape *landscape, sp_rng *r
     assert(scan && landscape->extent > 0);
     assert(!scan->xyz && "the scan is zeroed or destroyed");
     s.altitude = fmax(ALTITUDE, 2 * landscape->extent);
-    s.seen = calloc((size_t)landscape->n_objects + 1, sizeof *s.seen);
-    if (!s.seen)
-        return SP_FAIL(SP_EMEM, "scene: no memory for %d objects",
-                       landscape->n_objects);
+    SP_TRY(SP_NEW(&s.seen, landscape->n_objects, "the objects of a scene"));
     for (int i = 0; i < strips && rc == SP_OK; i++)
         rc = fly_strip(&s);
     free(s.seen);

@@ -214,7 +214,7 @@ TEST(impossible_values_are_refused)
     r = example(), r.height_percentile = 101;
     refuses(&r, "attribute height_percentile is 101, expected 0 to 100");
     r = example(), r.divisor = zero;
-    refuses(&r, "attribute column_divisors: that of column height is 0, expected");
+    refuses(&r, "attribute column_divisors: column height has 0, expected");
     r = example(), r.unit = "parsec";
     refuses(&r, "attribute unit is \"parsec\", expected metre, foot");
 }

@@ -46,13 +46,14 @@ TEST(names)
 TEST(choices)
 {
     refused("train : {\n schedule = \"cosin\"; };", NULL,
-            "d:2: train.schedule = \"cosin\" is none of "
+            "d:2: train.schedule = \"cosin\" is not one of "
             "constant|step|poly|cosine|onecycle; nearest is \"cosine\"");
-    refused("", "run.device=gpu",
-            "command line: run.device = \"gpu\" is none of auto|cuda|cpu; nearest is "
-            "\"cuda\"");
+    refused(
+        "", "run.device=gpu",
+        "command line: run.device = \"gpu\" is not one of auto|cuda|cpu; nearest is "
+        "\"cuda\"");
     refused("", "train.schedule=none",
-            "command line: train.schedule = \"none\" is none of "
+            "command line: train.schedule = \"none\" is not one of "
             "constant|step|poly|cosine|onecycle; nearest is \"constant\"");
     refused("batch : { per = 1; };", NULL,
             "d:1: batch.per takes one of world|node|rank, found the integer 1");
@@ -205,7 +206,7 @@ TEST(a_text_includes_no_file)
         sp_config_parse(&config, "\n@include \"/etc/passwd\"\n", "d", 0, NULL),
         SP_EDATA);
     assert_string_equal(sp_error_last()->message,
-                        "d:2: @include stands in a text that is no deck file");
+                        "d:2: @include in a text that is not a deck file");
     sp_config_destroy(&config);
     refused("", "train.lr=0.1;\n@include \"/etc/passwd\"",
             "command line: train.lr = 0.1;\n@include \"/etc/passwd\" is no number as a "
@@ -300,7 +301,7 @@ TEST(files)
     sp_config_destroy(&config);
     assert_int_equal(sp_config_read(&config, "/", 0, NULL), SP_EUSAGE);
     assert_string_equal(sp_error_last()->message,
-                        "/ is a folder, expected a deck; that of a run folder is its "
+                        "/ is a folder, expected a deck; a run folder's deck is its "
                         "deck.resolved");
 }
 

@@ -35,9 +35,8 @@ TEST(words)
             "d:2: layer a: unknown op \"convolution\"; nearest is \"conv\"");
     refused(CONV("a", OUT4) ",\n" OP("a", "relu", ""),
             "d:3: layer a: a layer before it has the same name");
-    refused(
-        CONV("input", OUT4),
-        "d:2: layer input: the name \"input\" stands for the features of the voxels");
+    refused(CONV("input", OUT4), "d:2: layer input: the name \"input\" is reserved for "
+                                 "the features of the voxels");
     refused(CONV("stem", OUT4) ",\n" OP("b", "relu", "from = \"sten\";"),
             "d:3: layer b: from \"sten\": no layer before it has this name; nearest is "
             "\"stem\"");
@@ -91,9 +90,9 @@ TEST(coordinates)
     char layers[512];
 
     refused(CONV("a", "out = 4; kernel = 2; stride = 2; coordinates = \"dilated\";"),
-            "d:2: layer a: dilated coordinates are those of kernel 3 and stride 2");
+            "d:2: layer a: dilated coordinates need kernel 3 and stride 2");
     refused(CONV("a", "out = 4; kernel = 3; stride = 4; coordinates = \"dilated\";"),
-            "d:2: layer a: dilated coordinates are those of kernel 3 and stride 2");
+            "d:2: layer a: dilated coordinates need kernel 3 and stride 2");
     refused(CONV("a", "out = 4; kernel = 3; coordinates = \"dilated\";"),
             "d:2: layer a: only a stride of 2 can have dilated coordinates");
     refused(OP("a", "relu", "coordinates = \"floor\";"),

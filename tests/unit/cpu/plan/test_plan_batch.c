@@ -95,7 +95,7 @@ TEST(duplicate_is_named)
 
     assert_bad(
         c, 0, 5,
-        "sample 1 of the batch: coordinate (5, 5, -5) stands twice, in rows 1 and 3");
+        "sample 1 of the batch: coordinate (5, 5, -5) occurs twice, in rows 1 and 3");
     /* Keys of 60 bits are tested too. */
     oracle_scatter(big + 6, N, lo, SP_COORD_LIMIT, 1);
     big[0] = big[1] = big[2] = lo;
@@ -106,7 +106,7 @@ TEST(duplicate_is_named)
         const int32_t *at = big + 6 + 300;
         snprintf(
             message, sizeof message,
-            "sample 1 of the batch: coordinate (%d, %d, %d) stands twice, in rows 100 "
+            "sample 1 of the batch: coordinate (%d, %d, %d) occurs twice, in rows 100 "
             "and 400",
             at[0], at[1], at[2]);
         big[3] = big[0], big[4] = big[1], big[5] = SP_COORD_LIMIT - 1;
