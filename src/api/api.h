@@ -64,10 +64,6 @@ struct sp_training {
 const sp_log_route *api_enter(sp_training *training);
 int api_leave(const sp_log_route *before, sp_status rc);
 
-/* The HDF5 library serves one thread at a time. */
-void api_lock_files(void);
-void api_unlock_files(void);
-
 /* The length of the training from its state on. */
 void api_training_plan(sp_training *training);
 /* Zeroes the sums of the caller's metric, adds the samples of a batch that was just

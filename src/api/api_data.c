@@ -41,10 +41,8 @@ int sp_data_open_shards(sp_data **data, sp_comm *comm, int n,
     for (int i = 0; rc == SP_OK && i < n; i++)
         rc = sp_strings_add(&list, patterns[i]);
     rc = sp_comm_agree(comm, rc);
-    api_lock_files();
     if (rc == SP_OK)
         rc = sp_dataset_open(&(*data)->set, &list, comm);
-    api_unlock_files();
     sp_strings_free(&list);
     return end_create(data, rc);
 }
@@ -333,9 +331,7 @@ int sp_data_write_shard(const sp_data *data, const char *path)
         return SP_FAIL(SP_EMEM, "no memory for an index");
     for (int64_t i = 0; i < set->n_samples; i++)
         n_voxels[i] = sp_dataset_voxels(set, i);
-    api_lock_files();
     rc = data_write_shard(set, n_voxels, path);
-    api_unlock_files();
     free(n_voxels);
     return rc;
 }

@@ -83,9 +83,7 @@ int sp_training_save(sp_training *t, const char *path)
     sp_status rc = SP_OK;
 
     if (comm->rank == 0) {
-        api_lock_files();
         rc = write_checkpoint(t, path);
-        api_unlock_files();
     }
     return api_leave(before, sp_comm_agree(comm, rc));
 }
@@ -147,9 +145,7 @@ int sp_training_load_weights(sp_training *t, const char *path)
     const sp_log_route *before = api_enter(t);
     sp_status rc;
 
-    api_lock_files();
     rc = training_load(t, path, NULL);
-    api_unlock_files();
     return api_leave(before, rc);
 }
 
@@ -159,9 +155,7 @@ int sp_training_load(sp_training *t, const char *path)
     sp_checkpoint_state state = {0};
     sp_status rc;
 
-    api_lock_files();
     rc = training_load(t, path, &state);
-    api_unlock_files();
     if (rc == SP_OK) {
         sp_checkpoint_state_destroy(&t->state);
         t->state = state;
