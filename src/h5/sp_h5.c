@@ -3,7 +3,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,19 +16,6 @@
 #include "h5/sp_h5_number.h"
 
 const sp_h5_reader *sp_h5_reader_child;
-
-/* Recursive, since a file is also read while another one is opened. */
-static pthread_mutex_t library = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
-
-void sp_h5_lock(void)
-{
-    pthread_mutex_lock(&library);
-}
-
-void sp_h5_unlock(void)
-{
-    pthread_mutex_unlock(&library);
-}
 
 enum {
     PIECE = 1 << 16, /* bytes that are read and converted at a time */

@@ -168,10 +168,4 @@ sp_status sp_h5_attr_read_texts(sp_h5 *file, const char *object, const char *nam
 sp_status sp_h5_attr_read_text(sp_h5 *file, const char *object, const char *name,
                                char **text);
 
-/* The HDF5 library serves one thread at a time. Programs call it from one thread and
- * need no lock; if a program only uses our library, each of its functions acquires the
- * lock. */
-void sp_h5_lock(void);
-void sp_h5_unlock(void);
-
 #endif

@@ -197,16 +197,9 @@ static sp_status cache_unpack(sp_h5_cache *cache, const cache_source *from,
     if (!b->rows)
         return SP_FAIL(SP_EMEM, "%s: no memory for a chunk of %lld bytes", from->where,
                        (long long)b->bytes);
-    if (sp_h5_reader_child) {
-        SP_TRY(sp_h5_reader_child->rows(&cache->child, &request, b->rows));
-    } else {
-        sp_status rc;
-
-        sp_h5_lock();
-        rc = sp_h5_values(from->path, c->name, first, n, request.bytes, b->rows);
-        sp_h5_unlock();
-        SP_TRY(rc);
-    }
+    SP_TRY(sp_h5_reader_child
+               ? sp_h5_reader_child->rows(&cache->child, &request, b->rows)
+               : sp_h5_values(from->path, c->name, first, n, request.bytes, b->rows));
     cache->unpacked += b->bytes;
     return SP_OK;
 }

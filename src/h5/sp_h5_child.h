@@ -59,7 +59,7 @@ void sp_h5_child_kill(sp_h5_child *child);
 
 /* The five functions above, in a process whose main has called sp_h5_child_main. NULL
  * in a program that only uses the library and must not be started again: there the
- * process itself reads headers and unpacks rows, under sp_h5_lock. */
+ * process itself reads headers and unpacks rows. */
 typedef struct sp_h5_reader {
     sp_status (*start)(sp_h5_child *child, char *const *paths, int n);
     sp_status (*next)(sp_h5_child *child, const char *path, int64_t file_bytes,

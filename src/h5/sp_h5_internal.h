@@ -33,7 +33,9 @@ struct sp_h5 {
  * NULL. */
 sp_status sp_h5_begin(sp_h5 **file, const char *path);
 
-/* sp_h5_enter acquires the lock; sp_h5_leave releases it and returns its argument. */
+/* The HDF5 library serves one thread at a time. sp_h5_enter acquires its lock;
+ * sp_h5_leave releases it and returns its argument. No call between the two waits for
+ * another rank. */
 void sp_h5_enter(void);
 sp_status sp_h5_leave(sp_status rc);
 

@@ -2,7 +2,8 @@
 # The library as strangers meet it: installed into a folder, found by pkg-config, linked
 # static and shared, from C11, C++ and Fortran. Every example runs. The training of 01 gives
 # the weights of sptrain, the one of 03 the same from arrays and from a shard on 1, 2 and 3
-# ranks, and the loss of 04 has the gradient of a finite difference.
+# ranks, and the loss of 04 has the gradient of a finite difference. Two threads with a
+# communicator each do not wait for each other.
 set -eu
 src=${SP_SRCDIR:-$(pwd)}
 build=${SP_BUILDDIR:-.}
@@ -110,6 +111,17 @@ $cc -std=c11 -Wall -Wextra -Werror $flags "$src/tests/api/same_weights.c" -o sam
 ./01_train data.h5 data.h5 other.h5 $keys train.seed=2 >other.out || fail "$(cat other.out)"
 # shellcheck disable=SC2086 # a list of keys
 ! ./same_weights data.h5 01.h5 other.h5 $keys || fail "same_weights sees no difference"
+
+# shellcheck disable=SC2086 # a compiler with arguments, lists of flags
+$cc -std=c11 -Wall -Wextra -Werror $mpi $flags "$src/tests/api/two_threads.c" -o two_threads \
+    $libs $mpi_libs -lpthread
+rc=0
+timeout 120 "$mpiexec" -n 2 ./two_threads data.h5 >threads.out 2>&1 || rc=$?
+case $rc in
+0) ;;
+77) echo "two_threads is left out: this MPI serves one thread" ;;
+*) fail "two_threads ends with $rc: $(cat threads.out)" ;;
+esac
 
 if command -v gfortran >/dev/null; then
     # shellcheck disable=SC2086 # lists of flags
