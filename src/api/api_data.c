@@ -118,11 +118,10 @@ static sp_status check_arrays(const sp_data *data)
 static sp_status open_arrays(sp_data *data, const sp_data_about *about,
                              int64_t n_samples)
 {
-    int64_t *n_voxels = malloc(((size_t)n_samples + 1) * sizeof *n_voxels);
+    int64_t *n_voxels;
     sp_status rc;
 
-    if (!n_voxels)
-        return SP_FAIL(SP_EMEM, "no memory for a data set");
+    SP_TRY(SP_NEW(&n_voxels, n_samples, "a data set"));
     for (int64_t i = 0; i < n_samples; i++)
         n_voxels[i] = data->samples[i].n;
     rc = data_open_source(data, about, n_samples, n_voxels,
@@ -325,11 +324,10 @@ static sp_status data_write_shard(const sp_dataset *set, const int64_t *n_voxels
 int sp_data_write_shard(const sp_data *data, const char *path)
 {
     const sp_dataset *set = &data->set;
-    int64_t *n_voxels = malloc(((size_t)set->n_samples + 1) * sizeof *n_voxels);
+    int64_t *n_voxels;
     sp_status rc;
 
-    if (!n_voxels)
-        return SP_FAIL(SP_EMEM, "no memory for an index");
+    SP_TRY(SP_NEW(&n_voxels, set->n_samples, "an index"));
     for (int64_t i = 0; i < set->n_samples; i++)
         n_voxels[i] = sp_dataset_voxels(set, i);
     api_lock_files();
