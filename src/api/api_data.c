@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/sp_list.h"
 #include "api/api.h"
 #include "data/sp_shard_internal.h"
 
@@ -100,7 +99,9 @@ static sp_status check_arrays(const sp_data *data)
     for (int64_t i = 0; i < data->set.n_samples; i++)
         if (sp_unique_slots(data->samples[i].n) > slots)
             slots = sp_unique_slots(data->samples[i].n);
-    SP_TRY(SP_NEW(&keys, slots, "the check of a data set"));
+    keys = malloc(slots * sizeof *keys + 1);
+    if (!keys)
+        return SP_FAIL(SP_EMEM, "no memory to check a data set");
     for (int64_t i = 0; i < data->set.n_samples && rc == SP_OK; i++) {
         const sp_sample_arrays *s = &data->samples[i];
 
@@ -118,10 +119,11 @@ static sp_status check_arrays(const sp_data *data)
 static sp_status open_arrays(sp_data *data, const sp_data_about *about,
                              int64_t n_samples)
 {
-    int64_t *n_voxels;
+    int64_t *n_voxels = malloc(((size_t)n_samples + 1) * sizeof *n_voxels);
     sp_status rc;
 
-    SP_TRY(SP_NEW(&n_voxels, n_samples, "a data set"));
+    if (!n_voxels)
+        return SP_FAIL(SP_EMEM, "no memory for a data set");
     for (int64_t i = 0; i < n_samples; i++)
         n_voxels[i] = data->samples[i].n;
     rc = data_open_source(data, about, n_samples, n_voxels,
@@ -324,10 +326,11 @@ static sp_status data_write_shard(const sp_dataset *set, const int64_t *n_voxels
 int sp_data_write_shard(const sp_data *data, const char *path)
 {
     const sp_dataset *set = &data->set;
-    int64_t *n_voxels;
+    int64_t *n_voxels = malloc(((size_t)set->n_samples + 1) * sizeof *n_voxels);
     sp_status rc;
 
-    SP_TRY(SP_NEW(&n_voxels, set->n_samples, "an index"));
+    if (!n_voxels)
+        return SP_FAIL(SP_EMEM, "no memory for an index");
     for (int64_t i = 0; i < set->n_samples; i++)
         n_voxels[i] = sp_dataset_voxels(set, i);
     api_lock_files();

@@ -3,7 +3,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/sp_list.h"
 #include "api/api.h"
 
 /* ---- hooks ---- */
@@ -122,10 +121,12 @@ static sp_status alloc_results(sp_training *t)
     api_metrics *own = &t->own;
 
     own->n = t->options.n_metrics;
-    SP_TRY(SP_NEW(&own->exact, n * SP_EXACT_WIDE, "metrics"));
-    SP_TRY(SP_NEW(&own->sample, n, "metrics"));
-    SP_TRY(SP_NEW(&own->total, n, "metrics"));
-    SP_TRY(SP_NEW(&t->iou, t->resources.n_classes, "metrics"));
+    own->exact = calloc(n * SP_EXACT_WIDE + 1, sizeof *own->exact);
+    own->sample = calloc(n + 1, sizeof *own->sample);
+    own->total = calloc(n + 1, sizeof *own->total);
+    t->iou = calloc((size_t)t->resources.n_classes, sizeof *t->iou);
+    if (!own->exact || !own->sample || !own->total || !t->iou)
+        return SP_FAIL(SP_EMEM, "no memory for metrics");
     SP_TRY(sp_metrics_create(&t->metrics, t->resources.n_classes, 0));
     return sp_arena_create(&t->scratch, 0, "predictions");
 }
@@ -166,7 +167,9 @@ int sp_training_create(sp_training **training, const sp_training_options *option
     assert(training && options);
     *training = NULL;
     SP_TRY(training_check_options(options));
-    SP_TRY(SP_NEW(&t, 1, "a training"));
+    t = calloc(1, sizeof *t);
+    if (!t)
+        return SP_FAIL(SP_EMEM, "no memory for a training");
     t->options = *options;
     t->train = options->train;
     t->validation = options->validation;

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/sp_list.h"
 #include "data/sp_sample_internal.h"
 
 /* ---- opening ---- */
@@ -66,8 +65,11 @@ static sp_status check_about(const sp_source_about *about, int64_t n_samples)
 /* Makes the index: all samples are of one file, which is the calling program. */
 static sp_status make_index(sp_dataset *set, int64_t n_samples, const int64_t *voxels)
 {
-    SP_TRY(SP_NEW(&set->shard, 1, "the index of the samples"));
-    SP_TRY(SP_NEW(&set->offset, n_samples, "the index of the samples"));
+    set->shard = calloc(1, sizeof *set->shard);
+    set->offset = malloc(((size_t)n_samples + 1) * sizeof *set->offset);
+    if (!set->shard || !set->offset)
+        return SP_FAIL(SP_EMEM, "no memory for the index of %lld samples",
+                       (long long)n_samples);
     set->n_shards = 1;
     set->shard->path = strdup("data of the program");
     set->shard->n_samples = set->n_samples = n_samples;
