@@ -49,8 +49,8 @@
  *
  * Registers, shared memory and blocks of an SM are counted by `make check-code`
  * (tests/results/code-sm_90.txt), bytes and expected times by spbench roofline
- * (roofline-h100.txt). Two blocks with 128 columns use all but some hundred bytes of an
- * SM's shared memory.
+ * (tests/results/README). Two blocks with 128 columns use all but some hundred bytes of
+ * an SM's shared memory.
  *
  * Expected, not measured: at the full rate of 2048 multiply-adds a clock a block reads
  * 96 and writes 64 bytes of shared memory a clock with 128 columns, 80 and 48 with 256;

@@ -1,7 +1,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/sp_list.h"
 #include "api/api.h"
 #include "data/sp_shard_internal.h"
 
@@ -107,7 +106,9 @@ static sp_status check_arrays(const sp_data *data)
     for (int64_t i = 0; i < data->set.n_samples; i++)
         if (sp_unique_slots(data->samples[i].n) > slots)
             slots = sp_unique_slots(data->samples[i].n);
-    SP_TRY(SP_NEW(&keys, slots, "the check of a data set"));
+    keys = malloc(slots * sizeof *keys + 1);
+    if (!keys)
+        return SP_FAIL(SP_EMEM, "no memory to check a data set");
     for (int64_t i = 0; i < data->set.n_samples && rc == SP_OK; i++) {
         const sp_sample_arrays *s = &data->samples[i];
 

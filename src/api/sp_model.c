@@ -121,9 +121,7 @@ static sp_status model_open(sp_model *m, const char *path,
         return SP_FAIL(
             SP_EDATA,
             "%s: does not name its columns and classes: it holds only weights", path);
-    m->columns = calloc((size_t)m->file.graph.c_in + 1, sizeof *m->columns);
-    if (!m->columns)
-        return SP_FAIL(SP_EMEM, "%s: out of memory", path);
+    SP_TRY(SP_NEW(&m->columns, m->file.graph.c_in, path));
     SP_TRY(model_open_backend(m, options));
     SP_TRY(model_open_net(m));
     return model_open_single(m);
@@ -138,9 +136,7 @@ int sp_model_open(sp_model **model, const char *path, const sp_model_options *op
         *model = NULL;
     if (!model || !path)
         return SP_FAIL(SP_EUSAGE, "sp_model_open: model or path is NULL");
-    m = calloc(1, sizeof *m);
-    if (!m)
-        return SP_FAIL(SP_EMEM, "%s: out of memory", path);
+    SP_TRY(SP_NEW(&m, 1, path));
     pthread_mutex_init(&m->lock, NULL);
     rc = model_open(m, path, options);
     if (rc != SP_OK) {

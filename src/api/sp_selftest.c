@@ -126,7 +126,7 @@ static sp_status selftest_open_side(side *s, problem *p)
     const size_t n_running = (size_t)p->graph.n_buffer_floats;
 
     SP_TRY(SP_NEW(&s->gradient, n, "the self-test"));
-    SP_TRY(ops->arena_create(&s->arena, 16 << 20, "self-test"));
+    SP_TRY(ops->arena_create(&s->arena, 16 << 20, "the self-test"));
     SP_TRY(sp_net_create(&s->net, &p->graph, s->backend, &p->comm, &options));
     SP_TRY(sp_buckets_create(&s->buckets, &p->graph, &p->comm, false, 0));
     SP_TRY(sp_buckets_attach(&s->buckets, s->net.transport));
@@ -206,13 +206,12 @@ sp_status sp_selftest_device(sp_backend *device)
      * order. It has no tf32: there the comparison is with fp32. */
     sp_backend cpu = {.ops = sp_backend_find("cpu"),
                       .precision = device->precision == SP_BF16 ? SP_BF16 : SP_FP32};
-    problem *p = calloc(1, sizeof *p);
+    problem *p;
     side a = {.backend = device}, b = {.backend = &cpu};
     sp_status rc;
 
     assert(device->ops && !device->ops->is_host);
-    if (!p)
-        return SP_FAIL(SP_EMEM, "self-test: out of memory");
+    SP_TRY(SP_NEW(&p, 1, "the self-test"));
     rc = cpu.ops->open(&cpu, 0, 1);
     if (rc == SP_OK)
         rc = open_problem(p);

@@ -431,13 +431,12 @@ static bool is_same_file(const struct stat *s, const struct stat *t)
 sp_status sp_file_find_again(int n, char *const *path, bool *is_again, int *n_again,
                              int example[2])
 {
-    numbered *all = calloc((size_t)n + 1, sizeof *all);
+    numbered *all;
     int found = 0;
 
     assert(n >= 0 && n_again && example);
     *n_again = 0;
-    if (!all)
-        return SP_FAIL(SP_EMEM, "no memory for %d paths", n);
+    SP_TRY(SP_NEW(&all, n, "paths"));
     for (int i = 0; i < n; i++)
         if (stat(path[i], &all[found].about) == 0)
             all[found++].number = i;

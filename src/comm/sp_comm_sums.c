@@ -168,11 +168,10 @@ static sp_status attach_ranks(sp_comm *comm, MPI_Comm of)
 
 sp_status sp_comm_attach(sp_comm *comm, const void *of)
 {
-    struct sp_comm_impl *impl = calloc(1, sizeof *impl);
+    struct sp_comm_impl *impl;
 
     sp_comm_open_self(comm);
-    if (!impl)
-        return SP_FAIL(SP_EMEM, "no memory for a communicator");
+    SP_TRY(SP_NEW(&impl, 1, "a communicator"));
     comm->impl = impl;
     impl->world = impl->node = impl->lane = MPI_COMM_NULL;
     impl->max = impl->min = MPI_OP_NULL;

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "base/sp_fault.h"
+#include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "base/sp_thread.h"
 #include "data/sp_loader_slot.h"
@@ -365,7 +366,7 @@ static sp_status open_loader(sp_loader *l)
 
 sp_status sp_loader_create(sp_loader **loader, const sp_loader_options *options)
 {
-    sp_loader *l = calloc(1, sizeof *l);
+    sp_loader *l;
     sp_status rc;
 
     assert(options->set && options->config);
@@ -373,8 +374,7 @@ sp_status sp_loader_create(sp_loader **loader, const sp_loader_options *options)
     assert(options->n_slots >= 2);
     assert(options->n_views == 0 || (options->view && !options->is_training));
     assert(options->set->has_blocks || !options->with_context);
-    if (!l)
-        return SP_FAIL(SP_EMEM, "no memory for a loader");
+    SP_TRY(SP_NEW(&l, 1, "a loader"));
     l->options = *options;
     l->n_slots = options->n_slots;
     l->n_planners = options->is_filled_by_caller ? 1 : options->config->data.planners;

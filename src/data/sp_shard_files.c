@@ -159,12 +159,11 @@ static sp_status check_sorted(const family *f, int n)
  * and of different size would count samples twice, at any place in the list. */
 static sp_status check_families(const sp_strings *paths)
 {
-    family *f = malloc((size_t)paths->n * sizeof *f);
+    family *f;
     sp_status rc;
     int n = 0;
 
-    if (!f)
-        return SP_FAIL(SP_EMEM, "no memory for %d file names", paths->n);
+    SP_TRY(SP_NEW(&f, paths->n, "file names"));
     for (int i = 0; i < paths->n; i++) {
         f[n].path = paths->at[i];
         n += is_family(paths->at[i], &f[n]);
@@ -180,12 +179,11 @@ static sp_status check_families(const sp_strings *paths)
 static sp_status drop_again(sp_strings *paths)
 {
     const int n = paths->n;
-    bool *is_again = calloc((size_t)n + 1, sizeof *is_again);
+    bool *is_again;
     int n_again, example[2], kept = 0;
     sp_status rc;
 
-    if (!is_again)
-        return SP_FAIL(SP_EMEM, "no memory for %d file names", n);
+    SP_TRY(SP_NEW(&is_again, n, "file names"));
     rc = sp_file_find_again(n, paths->at, is_again, &n_again, example);
     if (rc == SP_OK && n_again > 0)
         sp_log_warn0("%s and %s are one file, which counts once (paths of a file that "

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/sp_file.h"
+#include "base/sp_list.h"
 #include "base/sp_pulse.h"
 #include "h5/sp_h5_child.h"
 #include "h5/sp_h5_internal.h"
@@ -187,9 +188,7 @@ sp_status sp_h5_list(sp_h5 *file, char ***names, int *n)
 
     assert(!file->is_written && names && n);
     *n = 0;
-    *names = calloc((size_t)c->n + 1, sizeof **names);
-    if (!*names)
-        return SP_FAIL(SP_EMEM, "%s: no memory", file->path);
+    SP_TRY(SP_NEW(names, c->n, file->path));
     for (int64_t i = 0; i < c->n; i++) {
         if (c->entry[i].kind != SP_H5_DATASET)
             continue;

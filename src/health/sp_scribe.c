@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/sp_list.h"
 #include "base/sp_thread.h"
 
 enum { PATIENCE_S = 5 };
@@ -45,13 +46,12 @@ static void *scribe_main(void *arg)
 
 sp_status sp_scribe_start(sp_scribe **scribe, const sp_heartbeats *beats, int rank)
 {
-    sp_scribe *s = calloc(1, sizeof *s);
+    sp_scribe *s;
     int failed;
 
     assert(beats && rank >= 0);
     *scribe = NULL;
-    if (!s)
-        return SP_FAIL(SP_EMEM, "no memory for the thread that writes heartbeats");
+    SP_TRY(SP_NEW(&s, 1, "the thread that writes heartbeats"));
     s->beats = beats;
     s->rank = rank;
     pthread_mutex_init(&s->lock, NULL);

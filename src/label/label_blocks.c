@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
+
 /* ---- the pieces as a data set ---- */
 
 static sp_status describe(label_blocks *b, const label_cut *cut)
@@ -12,11 +14,9 @@ static sp_status describe(label_blocks *b, const label_cut *cut)
     const char *path = cut->vox->input[cut->scan];
     const int64_t n = cut->n_pieces;
 
-    b->point_offset = calloc((size_t)n + 2, sizeof *b->point_offset);
-    b->scan = calloc((size_t)n + 1, sizeof *b->scan);
-    b->block = calloc((size_t)n + 1, sizeof *b->block);
-    if (!b->point_offset || !b->scan || !b->block)
-        return SP_FAIL(SP_EMEM, "%s: no memory for %" PRId64 " blocks", path, n);
+    SP_TRY(SP_NEW(&b->point_offset, (size_t)n + 2, path));
+    SP_TRY(SP_NEW(&b->scan, n, path));
+    SP_TRY(SP_NEW(&b->block, n, path));
     for (int64_t i = 0; i < n; i++) {
         b->point_offset[i + 1] = b->point_offset[i] + cut->piece[i].n_own;
         b->block[i] = cut->piece[i].block;

@@ -12,6 +12,7 @@
 
 #include "base/sp_crc.h"
 #include "base/sp_file.h"
+#include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "label/label_index.h"
 #include "label/label_raster.h"
@@ -298,12 +299,11 @@ static struct stat place_of(const char *path)
 static sp_status check_scans(const label_files *f, const label_options *o)
 {
     const size_t n = f->n > 0 ? (size_t)f->n : 0;
-    struct stat *scan = calloc(n + 1, sizeof *scan);
+    struct stat *scan;
     char path[LABEL_PATH];
     sp_status rc = SP_OK;
 
-    if (!scan)
-        return SP_FAIL(SP_EMEM, "no memory for %d scans", f->n);
+    SP_TRY(SP_NEW(&scan, n, "scans"));
     for (int i = 0; i < f->n; i++)
         scan[i] = place_of(o->vox.input[i]);
     for (int i = 0; i < f->n && rc == SP_OK; i++) {

@@ -291,11 +291,10 @@ sp_status label_result_place(label_result *r, const label_result *from,
 
 sp_status label_result_share(label_result *r)
 {
-    label_strips *s = calloc(1, sizeof *s);
+    label_strips *s;
 
     assert(!r->strips);
-    if (!s)
-        return SP_FAIL(SP_EMEM, "no memory for %" PRId64 " points", r->n);
+    SP_TRY(SP_NEW(&s, 1, "points"));
     s->n = (r->n + LABEL_STRIP - 1) / LABEL_STRIP;
     s->left = malloc((size_t)s->n * sizeof *s->left + 1);
     pthread_mutex_init(&s->lock, NULL);

@@ -3,6 +3,7 @@
  * graph. */
 #include <stdlib.h>
 
+#include "base/sp_list.h"
 #include "net/sp_lower.h"
 
 /* Convolutions without a kernel map, or to a finer level, have few products. They may
@@ -125,10 +126,9 @@ static bool redo_step(const sp_lowered *low, const sp_lower_step *step,
 
 sp_status sp_lower_mark_recomputed(sp_lowered *low)
 {
-    redo_tree *trees = calloc((size_t)low->n_values, sizeof *trees);
+    redo_tree *trees;
 
-    if (!trees)
-        return SP_FAIL(SP_EMEM, "no memory for the tables of the network");
+    SP_TRY(SP_NEW(&trees, low->n_values, "the tables of the network"));
     redo_keep_inputs(low, trees);
     for (int v = 0; v < low->n_values; v++)
         low->value[v].is_recomputed = low->value[v].home == v && v > 0;

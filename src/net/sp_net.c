@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/sp_list.h"
-
 static sp_status take_fixed(sp_net *net)
 {
     struct sp_net_impl *impl = net->impl;
@@ -47,7 +45,9 @@ static sp_status create(sp_net *net, const sp_net_options *options)
     }
     impl->weights_at = 1;
     SP_TRY(sp_lower(&impl->low, net->graph, net->backend->precision == SP_BF16));
-    SP_TRY(SP_NEW(&impl->step, impl->low.n_steps, "the network"));
+    impl->step = calloc((size_t)impl->low.n_steps, sizeof *impl->step);
+    if (!impl->step)
+        return SP_FAIL(SP_EMEM, "network: out of memory");
     SP_TRY(take_fixed(net));
     SP_TRY(sp_assign_create(&impl->mem, &impl->low, &assign_rules));
     SP_TRY(ops->arena_create(&impl->matrices, 0, "activations"));
@@ -82,7 +82,9 @@ sp_status sp_net_create(sp_net *net, const sp_graph *graph, sp_backend *backend,
     net->backend = backend;
     net->comm = comm;
     net->layer = -1;
-    SP_TRY(SP_NEW(&net->impl, 1, "the network"));
+    net->impl = calloc(1, sizeof *net->impl);
+    if (!net->impl)
+        return SP_FAIL(SP_EMEM, "network: out of memory");
     SP_TRY(create(net, options));
     return SP_OK;
 }

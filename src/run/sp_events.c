@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/sp_file.h"
+#include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "base/sp_number.h"
 #include "base/sp_text.h"
@@ -124,13 +125,12 @@ static sp_status events_create_file(sp_events *e, const char *dir, const char *h
 sp_status sp_events_create(sp_events **events, const char *dir, const char *host,
                            int64_t first_step)
 {
-    sp_events *e = calloc(1, sizeof *e);
+    sp_events *e;
     sp_status rc;
 
     assert(dir && host && first_step >= 0);
     *events = NULL;
-    if (!e)
-        return SP_FAIL(SP_EMEM, "no memory for an event file");
+    SP_TRY(SP_NEW(&e, 1, "an event file"));
     e->fd = -1;
     rc = events_create_file(e, dir, host);
     if (rc == SP_OK)

@@ -14,6 +14,7 @@
 
 #include "base/sp_pulse.h"
 #include "base/sp_file.h"
+#include "base/sp_list.h"
 #include "base/sp_text.h"
 #include "base/sp_process.h"
 
@@ -33,12 +34,11 @@ const char *sp_phase_name(sp_phase phase)
 
 sp_status sp_heartbeat_create(const char *path, int n)
 {
-    sp_heartbeat *records = calloc((size_t)n, sizeof *records);
+    sp_heartbeat *records;
     sp_status rc;
 
     assert(n > 0);
-    if (!records)
-        return SP_FAIL(SP_EMEM, "%s: no memory for the records of %d ranks", path, n);
+    SP_TRY(SP_NEW(&records, n, path));
     rc = sp_file_replace(path, (const char *)records, (size_t)n * sizeof *records, 0);
     free(records);
     return rc;

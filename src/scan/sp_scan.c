@@ -522,9 +522,7 @@ sp_status sp_scan_select(sp_scan *scan, int n, const char *const *names)
     free(scan->selected);
     scan->n_selected = 0;
     scan->is_copied = false;
-    scan->selected = calloc((size_t)n + 1, sizeof *scan->selected);
-    if (!scan->selected)
-        return SP_FAIL(SP_EMEM, "%s: no memory for %d attributes", scan->path, n);
+    SP_TRY(SP_NEW(&scan->selected, n, scan->path));
     for (int i = 0; i < n; i++) {
         scan->selected[i] = sp_scan_find(scan, names[i]);
         if (scan->selected[i] < 0)

@@ -241,9 +241,7 @@ sp_status sp_scan_bin_columns(sp_scan *scan, int *n)
     *n = listed ? count_listed(listed) : 5;
     if (!listed && sp_file_ends_in(scan->path, ".pcd.bin"))
         return check_length(scan, 5, "float32 x y z intensity ring, as in nuScenes");
-    x = malloc((size_t)count * sizeof *x + 1);
-    if (!x)
-        return SP_FAIL(SP_EMEM, "%s: no memory to look at it", scan->path);
+    SP_TRY(SP_NEW(&x, count, scan->path));
     rc = sp_scan_pread(scan, x, (size_t)count * sizeof *x, 0);
     all.x = x;
     if (rc == SP_OK)

@@ -91,11 +91,9 @@ static sp_status decode_reserve(sp_scan *scan, sp_scan_points *out, int64_t max)
     if (out->capacity >= max)
         return SP_OK;
     sp_scan_points_destroy(out);
-    out->xyz = malloc(n * 3 * sizeof *out->xyz);
-    out->label = malloc(n * sizeof *out->label);
-    out->attr = malloc(n * ((size_t)scan->n_selected + 1) * sizeof *out->attr);
-    if (!out->xyz || !out->label || !out->attr)
-        return SP_FAIL(SP_EMEM, "%s: no memory for %zu points", scan->path, n);
+    SP_TRY(SP_NEW(&out->xyz, n * 3, scan->path));
+    SP_TRY(SP_NEW(&out->label, n, scan->path));
+    SP_TRY(SP_NEW(&out->attr, n * ((size_t)scan->n_selected + 1), scan->path));
     out->capacity = max;
     return SP_OK;
 }

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
 #include "base/sp_number.h"
 #include "scan/sp_scan_las.h"
 
@@ -98,9 +99,7 @@ sp_status sp_las_extra_place(sp_las_extra *extra, const sp_scan *scan,
     *extra = (sp_las_extra){.n = labels->n_added,
                             .added = labels->added,
                             .record_bytes = scan->record_bytes};
-    extra->place = calloc((size_t)extra->n + 1, sizeof *extra->place);
-    if (!extra->place)
-        return SP_FAIL(SP_EMEM, "%s: no memory for its fields", scan->path);
+    SP_TRY(SP_NEW(&extra->place, extra->n, scan->path));
     for (int k = 0; k < extra->n; k++) {
         const sp_scan_added *added = &extra->added[k];
         const int i = sp_scan_find(scan, added->name), bytes = las_bytes_of(added);

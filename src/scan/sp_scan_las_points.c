@@ -306,11 +306,10 @@ static sp_status join_sections(const sp_las_copy *c, sp_laz_writer *laz, source 
 
 static sp_status las_join(const sp_las_copy *c, sp_laz_writer *laz)
 {
-    source *s = calloc((size_t)c->part->n, sizeof *s);
+    source *s;
     sp_status rc;
 
-    if (!s)
-        return SP_FAIL(SP_EMEM, "%s: no memory to join its parts", c->path);
+    SP_TRY(SP_NEW(&s, c->part->n, c->path));
     for (int i = 0; i < c->part->n; i++)
         s[i].fd = -1;
     rc = join_sections(c, laz, s);

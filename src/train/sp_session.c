@@ -9,6 +9,7 @@
 
 #include "base/sp_fault.h"
 #include "base/sp_file.h"
+#include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "base/sp_signal.h"
 #include "compute/sp_transport.h"
@@ -194,14 +195,13 @@ static sp_status make_sample_data(const sp_session *s)
 sp_status sp_resources_open(sp_resources *r, const sp_command *command,
                             bool with_folder)
 {
-    sp_session *session = calloc(1, sizeof *session);
+    sp_session *session;
 
     assert(command);
     sp_resources_begin(r, command->config, command->comm);
     r->is_predicting = strcmp(command->name, "predict") == 0;
     r->may = (sp_liberties){.binds = true, .try_wgmma = sp_trial_wgmma};
-    if (!session)
-        return SP_FAIL(SP_EMEM, "no memory for a session");
+    SP_TRY(SP_NEW(&session, 1, "a session"));
     r->session = session;
     sp_h5_keep_child(true);
     SP_TRY(sp_session_open(session, command, with_folder));

@@ -130,13 +130,10 @@ static sp_status apply_read_arrays(sp_h5 *file, prediction *p)
     if (n_index != p->n_points)
         return SP_FAIL(SP_EDATA, "%s:/point_index: %" PRId64 " rows, expected %" PRId64,
                        p->path, n_index, p->n_points);
-    p->name = calloc((size_t)p->n_samples + 1, sizeof *p->name);
-    p->offset = calloc((size_t)p->n_samples + 1, sizeof *p->offset);
-    p->label = calloc((size_t)p->n_points + 1, sizeof *p->label);
-    p->index = calloc((size_t)p->n_points + 1, sizeof *p->index);
-    if (!p->name || !p->offset || !p->label || !p->index)
-        return SP_FAIL(SP_EMEM, "%s: no memory for %" PRId64 " points", p->path,
-                       p->n_points);
+    SP_TRY(SP_NEW(&p->name, p->n_samples, p->path));
+    SP_TRY(SP_NEW(&p->offset, p->n_samples, p->path));
+    SP_TRY(SP_NEW(&p->label, p->n_points, p->path));
+    SP_TRY(SP_NEW(&p->index, p->n_points, p->path));
     SP_TRY(sp_h5_read_texts(file, "/names", p->n_samples, p->name));
     SP_TRY(apply_read_offsets(file, p));
     SP_TRY(sp_h5_read(file, "/point_labels", SP_H5_I32, 1, &p->n_points, p->label));

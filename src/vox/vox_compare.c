@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/sp_json.h"
+#include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "base/sp_text.h"
 #include "base/sp_wire.h"
@@ -362,13 +363,12 @@ static sp_status compare_run(const vox_compare_options *o, sp_comm *comm, char *
 
 sp_status vox_compare(int argc, char **argv, sp_comm *comm)
 {
-    vox_compare_options *o = calloc(1, sizeof *o);
+    vox_compare_options *o;
     int n_words = 0;
     sp_status rc;
 
     assert(argc >= 1 && argv && comm);
-    if (!o)
-        return SP_FAIL(SP_EMEM, "no memory for options");
+    SP_TRY(SP_NEW(&o, 1, "options"));
     o->least_miou = -1;
     o->threads = comm->node_cores / comm->local_size;
     memset(o->map.map.class_of, 0xff, sizeof o->map.map.class_of);

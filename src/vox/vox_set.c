@@ -10,6 +10,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "vox/vox_step.h"
 
@@ -23,12 +24,11 @@ static sp_status drop_empty(const vox_options *o, const vox_piece *piece,
                             vox_part *part, int64_t *n_parts)
 {
     const char *bounds = o->has_bounds ? " within --bounds" : "";
-    bool *has_points = calloc((size_t)o->n_inputs, sizeof *has_points);
+    bool *has_points;
     int64_t kept = 0, n = *n_parts;
     int n_empty = o->n_inputs;
 
-    if (!has_points)
-        return SP_FAIL(SP_EMEM, "no memory for %d inputs", o->n_inputs);
+    SP_TRY(SP_NEW(&has_points, o->n_inputs, "inputs"));
     for (int64_t i = 0; i < n; i++)
         if (part[i].n > 0) {
             n_empty -= !has_points[piece[part[i].piece].file];
@@ -244,13 +244,12 @@ static sp_status warn_of_colours(const vox_options *o, const vox_piece *piece,
 {
     enum { KINDS = 3 };
     static const double limit[KINDS] = {1, 255, INFINITY};
-    double *most = calloc((size_t)o->n_inputs, sizeof *most);
+    double *most;
     int n[KINDS] = {0}, example[KINDS] = {0}, n_kinds = 0;
     char text[2 * LIST] = "";
     size_t used = 0;
 
-    if (!most)
-        return SP_FAIL(SP_EMEM, "no memory for %d inputs", o->n_inputs);
+    SP_TRY(SP_NEW(&most, o->n_inputs, "inputs"));
     find_colours(o, piece, part, n_parts, most);
     for (int i = o->n_inputs; i-- > 0;)
         for (int k = 0; most[i] > 0 && k < KINDS; k++)

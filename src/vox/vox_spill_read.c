@@ -74,10 +74,7 @@ sp_status vox_parts_open(vox_parts *parts, const vox_layout *layout, int n_parts
     parts->n = vox_layout_parts(layout, n_parts);
     parts->layout = *layout;
     parts->crc = 0;
-    parts->share = malloc((size_t)(parts->n * n) * sizeof *parts->share);
-    if (!parts->share)
-        return SP_FAIL(SP_EMEM, "%s: no memory for %" PRId64 " blocks",
-                       parts->options->input[parts->file], n);
+    SP_TRY(SP_NEW(&parts->share, parts->n * n, parts->options->input[parts->file]));
     for (int p = 0; p < parts->n; p++)
         SP_TRY(read_shares(parts, p, n));
     /* The same scan cut otherwise has other blocks of the same numbers. */

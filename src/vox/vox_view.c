@@ -157,12 +157,11 @@ static sp_status view_find_range(const float *from, int stride, int64_t n, int b
 {
     enum { SAMPLE = 200000 };
     const int64_t step = (n + SAMPLE - 1) / SAMPLE;
-    float *value = malloc(SAMPLE * sizeof *value);
+    float *value;
     int taken = 0;
 
     assert(n > 0);
-    if (!value)
-        return SP_FAIL(SP_EMEM, "no memory for the range of a picture");
+    SP_TRY(SP_NEW(&value, SAMPLE, "the range of a picture"));
     for (int64_t i = 0; i < n; i += step)
         value[taken++] = from[stride * i];
     qsort(value, (size_t)taken, sizeof *value, view_compare);
@@ -384,13 +383,12 @@ static sp_status view_check(const arguments *a, int n, char *const *file)
 
 sp_status vox_view(int argc, char **argv, sp_comm *comm)
 {
-    arguments *a = calloc(1, sizeof *a);
+    arguments *a;
     sp_status rc;
     int n;
 
     assert(argc >= 1 && argv && comm);
-    if (!a)
-        return SP_FAIL(SP_EMEM, "no memory for the options");
+    SP_TRY(SP_NEW(&a, 1, "the options"));
     a->load.sample = -1;
     memset(a->load.map.class_of, 0xff, sizeof a->load.map.class_of);
     rc = sp_options_read(a, SP_NAMES(option_table), "spvox", argc, argv, &n);

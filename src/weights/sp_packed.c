@@ -7,6 +7,7 @@
 
 #include "base/sp_crc.h"
 #include "base/sp_file.h"
+#include "base/sp_list.h"
 #include "base/sp_number.h"
 #include "data/sp_recipe.h"
 #include "weights/sp_packed_internal.h"
@@ -221,10 +222,8 @@ static sp_status read_numbers(const packed_parts *parts, const packed_header *h,
                        "for its network",
                        m->path, (long long)h->n_rows, parts->number_bytes,
                        g->n_params + g->n_buffers, sp_packed_count_bytes(g, precision));
-    m->param = calloc((size_t)g->n_floats + 1, sizeof *m->param);
-    m->running = calloc((size_t)g->n_buffer_floats + 1, sizeof *m->running);
-    if (!m->param || !m->running)
-        return SP_FAIL(SP_EMEM, "%s: no memory for the weights", m->path);
+    SP_TRY(SP_NEW(&m->param, g->n_floats, m->path));
+    SP_TRY(SP_NEW(&m->running, g->n_buffer_floats, m->path));
     for (int i = 0; i < g->n_params; i++) {
         SP_TRY(check_row(m, &h->row[i], "/params", &g->param[i], precision));
         at = get_param(g, &g->param[i], precision, at, m->param);

@@ -162,9 +162,7 @@ static sp_status read_directory(zip_file *z)
     size_t at = 0;
 
     SP_TRY(find_directory(z, &at, &n));
-    z->member = calloc((size_t)n + 1, sizeof *z->member);
-    if (!z->member)
-        return SP_FAIL(SP_EMEM, "%s: no memory for its members", z->file->path);
+    SP_TRY(SP_NEW(&z->member, n, z->file->path));
     for (uint64_t i = 0; i < n; i++)
         SP_TRY(read_entry(z, &at));
     qsort(z->member, (size_t)z->n, sizeof *z->member, compare_members);

@@ -144,11 +144,10 @@ static sp_status list_weights(const char *path, const weights_options *o)
 
 static sp_status write_import(const sp_import *m, const weights_options *o)
 {
-    bool *has = calloc((size_t)m->n + 1, sizeof *has);
+    bool *has;
     sp_status rc;
 
-    if (!has)
-        return SP_FAIL(SP_EMEM, "%s: out of memory", o->out);
+    SP_TRY(SP_NEW(&has, m->n, o->out));
     sp_import_list(m, has);
     rc = sp_checkpoint_write_weights(o->out, &m->graph, m->param, m->running, has);
     free(has);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/sp_list.h"
 #include "h5/sp_h5.h"
 
 static sp_status open_model_file(sp_weights_model *m, const char *path, sp_h5 **file)
@@ -96,10 +97,8 @@ static sp_status read_model(sp_weights_model *m, sp_h5 *file, const char *deck)
     /* predict uses these too; a file with only weights has no averages. */
     use = m->state.deck ? m->config.run.weights : SP_WEIGHTS_PLAIN;
     SP_TRY(build_model_graph(m, file));
-    m->param = calloc((size_t)m->graph.n_floats + 1, sizeof *m->param);
-    m->running = calloc((size_t)m->graph.n_buffer_floats + 1, sizeof *m->running);
-    if (!m->param || !m->running)
-        return SP_FAIL(SP_EMEM, "%s: no memory for the weights", m->path);
+    SP_TRY(SP_NEW(&m->param, m->graph.n_floats, m->path));
+    SP_TRY(SP_NEW(&m->running, m->graph.n_buffer_floats, m->path));
     SP_TRY(sp_checkpoint_read_model(file, &m->graph, use, m->param, m->running));
     sp_checkpoint_find_fault(&m->graph, m->param, m->running, fault);
     return fault[0]

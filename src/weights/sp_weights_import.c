@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
+
 enum { MOST_CHANNELS = 1 << 16, SHOWN = 20 };
 
 /* ---- names ---- */
@@ -14,9 +16,7 @@ static sp_status map_names(sp_import *m)
 {
     char to[SP_TENSOR_NAME];
 
-    m->mapped = calloc((size_t)m->file->n + 1, sizeof *m->mapped);
-    if (!m->mapped)
-        return SP_FAIL(SP_EMEM, "%s: no memory for its names", m->file->path);
+    SP_TRY(SP_NEW(&m->mapped, m->file->n, m->file->path));
     for (int i = 0; i < m->file->n; i++)
         if (sp_naming_map(m->naming, m->file->at[i].name, to) &&
             !(m->mapped[i] = strdup(to)))
@@ -187,10 +187,8 @@ sp_status sp_import_open(sp_import *m, const sp_tensors *file, const sp_naming *
         SP_TRY(map_names(m));
     SP_TRY(build_graph(m, config, prefix));
     m->n = m->graph.n_params + m->graph.n_buffers;
-    m->item = calloc((size_t)m->n + 1, sizeof *m->item);
-    m->is_used = calloc((size_t)file->n + 1, sizeof *m->is_used);
-    if (!m->item || !m->is_used)
-        return SP_FAIL(SP_EMEM, "%s: out of memory", file->path);
+    SP_TRY(SP_NEW(&m->item, m->n, file->path));
+    SP_TRY(SP_NEW(&m->is_used, file->n, file->path));
     for (int i = 0; i < m->n; i++) {
         m->item[i].param = i < m->graph.n_params
                                ? &m->graph.param[i]
@@ -234,10 +232,8 @@ sp_status sp_import_fill(sp_import *m)
 {
     const sp_graph *graph = &m->graph;
 
-    m->param = calloc((size_t)graph->n_floats + 1, sizeof *m->param);
-    m->running = calloc((size_t)graph->n_buffer_floats + 1, sizeof *m->running);
-    if (!m->param || !m->running)
-        return SP_FAIL(SP_EMEM, "%s: no memory for the weights", m->file->path);
+    SP_TRY(SP_NEW(&m->param, graph->n_floats, m->file->path));
+    SP_TRY(SP_NEW(&m->running, graph->n_buffer_floats, m->file->path));
     sp_graph_init_buffers(graph, m->running);
     for (int i = 0; i < m->n; i++)
         if (m->item[i].state == SP_IMPORT_MATCHED)

@@ -57,7 +57,7 @@ same a b "an update without labels"
 # A set without any labelled voxel leaves nothing to train on.
 for n in 1 3; do
     run $n 3 base.deck data.train=n.h5 run.dir=empty data.val='[]'
-    one_diagnosis 'n.h5: none of the voxels of 4 samples has a label'
+    one_diagnosis 'n.h5: no voxel of 4 samples has a label'
     grep -q '"event"' empty/metrics.jsonl && fail "a run began without labels"
 done
 

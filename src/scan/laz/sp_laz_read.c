@@ -95,9 +95,7 @@ static void laz_read_stop(sp_laz_reader *r)
 static sp_status laz_read_start(sp_laz_reader *r)
 {
     r->from = r->chunk;
-    r->worker = calloc((size_t)r->n_threads, sizeof *r->worker);
-    if (!r->worker)
-        return SP_FAIL(SP_EMEM, "%s: no memory to read LAZ", r->file.path);
+    SP_TRY(SP_NEW(&r->worker, r->n_threads, r->file.path));
     for (int i = 0; i < r->n_threads; i++) {
         worker *w = &r->worker[i];
 

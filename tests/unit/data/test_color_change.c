@@ -226,7 +226,7 @@ TEST_AFTER(begin, data_without_colours_are_refused)
 
     config.augment.color_shift = 0.05;
     FAILS(sp_colors_find(&config, &set, columns, 1, &colors), SP_EUSAGE,
-          "of the columns [\"intensity\"] of a.h5");
+          "the columns in use, [\"intensity\"] of a.h5");
     config.augment.color_columns = (sp_strings){1, wanted};
     FAILS(sp_colors_find(&config, &set, columns, C, &colors), SP_EUSAGE,
           "augment.color_columns: \"rde\" is no column of a.h5");
