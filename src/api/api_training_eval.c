@@ -154,6 +154,7 @@ static void fill_scores(sp_training *t, sp_scores *scores)
 
 static sp_status training_evaluate(sp_training *t)
 {
+    sp_resources *r = &t->resources;
     sp_status rc;
 
     if (!t->validation)
@@ -161,9 +162,11 @@ static sp_status training_evaluate(sp_training *t)
                                   "without validation data");
     sp_metrics_zero(&t->metrics);
     api_metrics_zero(&t->own);
-    rc = sp_comm_agree(t->resources.comm, training_evaluate_all(t));
+    sp_net_lend(&r->net, &r->buckets);
+    rc = sp_comm_agree(r->comm, training_evaluate_all(t));
+    sp_net_lend(&r->net, NULL);
     if (rc == SP_OK)
-        rc = sp_metrics_reduce(&t->metrics, t->resources.comm);
+        rc = sp_metrics_reduce(&t->metrics, r->comm);
     return rc == SP_OK ? api_metrics_reduce(t) : rc;
 }
 

@@ -76,7 +76,8 @@ static sp_status model_open_backend(sp_model *m, const sp_model_options *options
 
 static sp_status model_open_net(sp_model *m)
 {
-    const sp_net_options options = {.bn_scope = SP_SCOPE_RANK, .is_low_memory = true};
+    const sp_net_options options = {
+        .bn_scope = SP_SCOPE_RANK, .is_low_memory = true, .is_inference = true};
     const sp_graph *graph = &m->file.graph;
 
     SP_TRY(sp_net_create(&m->net, graph, &m->backend, &m->comm, &options));

@@ -127,6 +127,7 @@ sp_status sp_resources_open_net(sp_resources *r, const float *class_weight)
         .is_exact = config->train.deterministic == SP_DET_WORLD,
         /* A device has enough memory, and is limited by its bandwidth. */
         .is_low_memory = r->backend.ops->is_host,
+        .is_inference = sp_foresee_is_inference(config, r->transport.ops),
         .is_recomputed = config->train.recompute,
         .seed = (uint64_t)config->train.seed,
         .class_weight = class_weight,

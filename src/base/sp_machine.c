@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <malloc.h>
 #include <math.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -201,13 +202,24 @@ int sp_machine_core_quota(void)
     return group.cores < INT_MAX ? (int)fmax(1, ceil(group.cores)) : INT_MAX;
 }
 
-size_t sp_machine_memory(void)
+/* Bytes, once machine_read_memory has run. */
+static size_t machine_memory;
+
+static void machine_read_memory(void)
 {
     const double all = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
     sp_machine_group group;
 
     read_own_group(&group);
-    return (size_t)fmin(all, group.memory);
+    machine_memory = (size_t)fmin(all, group.memory);
+}
+
+size_t sp_machine_memory(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, machine_read_memory);
+    return machine_memory;
 }
 
 /* ---- the out-of-memory killer ---- */

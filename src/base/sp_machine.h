@@ -47,7 +47,7 @@ void sp_machine_tell_kills(const sp_machine_kills *before, char *text, size_t si
  * without a limit. */
 int sp_machine_core_quota(void);
 /* Returns the bytes of memory: the physical memory or the cgroup's limit, whichever is
- * less. */
+ * less. They are read at the first call: some forty files of cgroups, 0.3 ms. */
 size_t sp_machine_memory(void);
 /* Returns the bytes of addresses that this process has taken; 0: not known. */
 size_t sp_machine_addresses(void);

@@ -20,16 +20,17 @@ static size_t param_floats(const sp_graph *g, int param)
     return param < 0 ? 0 : (size_t)g->param[param].count;
 }
 
-static size_t pack_floats(const layout *t, const sp_lower_step *step, int direction)
+static size_t pack_floats(const sp_lowered *low, const sp_backend *be, int s,
+                          int direction)
 {
-    const sp_node *node = &t->low->graph->node[step->layer];
+    const sp_lower_step *step = &low->step[s];
+    const sp_node *node = &low->graph->node[step->layer];
     const bool is_grad = direction == SP_PACK_GRAD_INPUT;
 
-    if (step->op != SP_OP_CONV || (is_grad && !t->low->value[step->in[0]].needs_grad))
+    if (step->op != SP_OP_CONV || (is_grad && !low->value[step->in[0]].needs_grad))
         return 0;
-    return t->be->ops->conv_pack_floats(t->be,
-                                        node->kernel * node->kernel * node->kernel,
-                                        node->c_in, node->c_out, is_grad);
+    return be->ops->conv_pack_floats(be, node->kernel * node->kernel * node->kernel,
+                                     node->c_in, node->c_out, is_grad);
 }
 
 /* The floats of the largest weight with its bias, the channels of the widest norm, and
@@ -53,8 +54,8 @@ static widths find_widths(const layout *t)
         if (step->op == SP_OP_CONV && n > w.wgrad)
             w.wgrad = n;
         for (int d = 0; d < SP_PACK_DIRECTIONS; d++)
-            if (pack_floats(t, step, d) > w.packed)
-                w.packed = pack_floats(t, step, d);
+            if (pack_floats(t->low, t->be, s, d) > w.packed)
+                w.packed = pack_floats(t->low, t->be, s, d);
     }
     if (!t->rules->is_exact)
         w.wgrad = 0;
@@ -63,19 +64,22 @@ static widths find_widths(const layout *t)
     return w;
 }
 
-/* Takes the memory of one step. `shared` is the one room for packed weights; NULL: each
- * step gets its own. */
-static sp_status lay_out_step(const layout *t, int s, float *shared)
+static bool has_shared_room(const sp_fixed_rules *rules)
+{
+    return rules->is_low_memory && !rules->is_inference;
+}
+
+static sp_status lay_out_step(const layout *t, int s)
 {
     const sp_lower_step *step = &t->low->step[s];
     const size_t c = (size_t)t->low->value[step->out].c;
     sp_fixed_norm *norm = &t->to->norm[s];
 
-    for (int d = 0; d < SP_PACK_DIRECTIONS; d++) {
-        const size_t n = pack_floats(t, step, d);
+    for (int d = 0; d < (t->rules->is_inference ? 1 : SP_PACK_DIRECTIONS); d++) {
+        const size_t n = pack_floats(t->low, t->be, s, d);
 
-        if (n && t->rules->is_low_memory)
-            t->to->packed[s][d] = shared;
+        if (n && has_shared_room(t->rules))
+            t->to->packed[s][d] = t->to->shared;
         else if (n)
             SP_TRY(SP_TAKE(t->arena, n, &t->to->packed[s][d]));
     }
@@ -92,7 +96,6 @@ static sp_status lay_out(const layout *t)
     const sp_graph *g = t->low->graph;
     const widths w = find_widths(t);
     sp_fixed *f = t->to;
-    float *shared = NULL;
 
     SP_TRY(SP_TAKE(t->arena, g->n_floats, &f->param));
     f->n_wgrad = w.wgrad;
@@ -101,10 +104,10 @@ static sp_status lay_out(const layout *t)
     SP_TRY(SP_TAKE(t->arena, 3 * w.norm, &f->coefficients));
     SP_TRY(SP_TAKE(t->arena, 2 * w.norm + 1, &f->norm_own));
     SP_TRY(SP_TAKE(t->arena, 2 * w.norm + 1, &f->norm_all));
-    if (t->rules->is_low_memory)
-        SP_TRY(SP_TAKE(t->arena, w.packed, &shared));
+    if (has_shared_room(t->rules))
+        SP_TRY(SP_TAKE(t->arena, w.packed, &f->shared));
     for (int s = 0; s < t->low->n_steps; s++)
-        SP_TRY(lay_out_step(t, s, shared));
+        SP_TRY(lay_out_step(t, s));
     if (t->rules->has_class_weights)
         SP_TRY(SP_TAKE(t->arena, g->n_classes, &f->class_weight));
     return SP_OK;
@@ -153,4 +156,19 @@ void sp_fixed_destroy(sp_fixed *f)
     free(f->packed);
     free(f->norm);
     *f = (sp_fixed){0};
+}
+
+void sp_fixed_lend(sp_fixed *f, const sp_lowered *low, const sp_backend *be,
+                   float *memory, size_t n)
+{
+    size_t used = 0;
+
+    for (int s = 0; f->shared && s < low->n_steps; s++) {
+        const size_t need = pack_floats(low, be, s, SP_PACK_FORWARD);
+        const bool is_lent = memory && need <= n - used;
+
+        if (need)
+            f->packed[s][SP_PACK_FORWARD] = is_lent ? memory + used : f->shared;
+        used += is_lent ? need : 0;
+    }
 }

@@ -22,6 +22,8 @@ typedef struct sp_fixed_norm {
 typedef struct sp_fixed_rules {
     /* All steps share one room for packed weights and pack them at each use. */
     bool is_low_memory;
+    /* There is no backward pass: each step has a room for its forward form only. */
+    bool is_inference;
     bool is_exact; /* weight gradients are formed for each sample by itself */
     bool has_class_weights;
 } sp_fixed_rules;
@@ -37,6 +39,7 @@ typedef struct sp_fixed {
     double *norm_own, *norm_all;
     float *class_weight;                  /* [n_classes]; NULL: all classes weigh 1 */
     float *(*packed)[SP_PACK_DIRECTIONS]; /* [n_steps] NULL: the step packs nothing */
+    float *shared; /* the room of all steps that have no own room; NULL: all have one */
     sp_fixed_norm *norm;                  /* [n_steps] set only for batch norms */
 } sp_fixed;
 
@@ -46,6 +49,10 @@ typedef struct sp_fixed {
 sp_status sp_fixed_create(sp_fixed *fixed, const sp_lowered *low, const sp_backend *be,
                           const sp_fixed_rules *rules, sp_arena *arena);
 void sp_fixed_destroy(sp_fixed *fixed);
+/* Lays the forward forms that are in the shared room out in `memory` [n], as many as it
+ * holds, until memory is NULL. Local; memory is borrowed. */
+void sp_fixed_lend(sp_fixed *fixed, const sp_lowered *low, const sp_backend *be,
+                   float *memory, size_t n);
 /* Finds the bytes of that arena. The backend need not be open. SP_EMEM. */
 sp_status sp_fixed_size(const sp_lowered *low, const sp_backend *be,
                         const sp_fixed_rules *rules, int64_t *bytes);

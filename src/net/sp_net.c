@@ -11,6 +11,7 @@ static sp_status take_fixed(sp_net *net)
     const sp_graph *g = net->graph;
     const float *weight = impl->options.class_weight;
     const sp_fixed_rules rules = {.is_low_memory = impl->options.is_low_memory,
+                                  .is_inference = impl->options.is_inference,
                                   .is_exact = impl->options.is_exact,
                                   .has_class_weights = weight != NULL};
 
@@ -114,6 +115,17 @@ void sp_net_updated(sp_net *net)
 {
     assert(net->impl && net->layer < 0);
     net->impl->weights_at++;
+}
+
+void sp_net_lend(sp_net *net, const sp_buckets *buckets)
+{
+    struct sp_net_impl *impl = net->impl;
+
+    assert(impl && net->layer < 0);
+    sp_fixed_lend(&impl->fixed, &impl->low, net->backend,
+                  buckets ? buckets->grad : NULL, (size_t)net->graph->n_floats);
+    for (int s = 0; impl->fixed.shared && s < impl->low.n_steps; s++)
+        impl->step[s].packed_at[SP_PACK_FORWARD] = 0;
 }
 
 /* Writes seen * statistics of each norm into sum, and `seen` itself after them all. */

@@ -66,6 +66,7 @@ typedef struct sp_net_options {
      * room serves the packed weights of all layers, and memory that the backward pass
      * frees goes back to the system. The bits stay the same. */
     bool is_low_memory;
+    bool is_inference; /* sp_net_backward is never called */
     /* The backward pass computes about half of the activations again (train.recompute,
      * sp_lower_mark_recomputed). The bits stay the same. */
     bool is_recomputed;
@@ -90,6 +91,10 @@ void sp_net_destroy(sp_net *net);
 /* Marks packed copies of the weights as stale. The caller calls it whenever it has
  * changed the weights: after initialization, loading, and each optimizer step. */
 void sp_net_updated(sp_net *net);
+/* Lends the gradients' memory to a net with little memory: evaluations keep packed
+ * weights there from batch to batch. Their contents are lost, and no training step may
+ * run until the call with NULL. Local. */
+void sp_net_lend(sp_net *net, const sp_buckets *buckets);
 
 /* Computes the logits of a batch. In training, batch norms use the statistics of the
  * batch (collective over bn_scope, also without samples), which move the running ones

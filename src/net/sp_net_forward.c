@@ -47,16 +47,18 @@ static sp_status pack_all(sp_net *net)
 
 sp_status sp_net_pack(sp_net *net, int s, int direction)
 {
-    const struct sp_net_impl *impl = net->impl;
+    struct sp_net_impl *impl = net->impl;
+    const float *packed = impl->fixed.packed[s][direction];
+    uint64_t *packed_at = &impl->step[s].packed_at[direction];
     sp_pack_args one;
 
     assert(0 <= s && s < impl->low.n_steps && (direction == 0 || direction == 1));
-    if (!impl->fixed.packed[s][direction])
+    if (!packed || (packed != impl->fixed.shared && *packed_at == impl->weights_at))
         return SP_OK;
     if (!impl->options.is_low_memory)
-        return impl->step[s].packed_at[direction] == impl->weights_at ? SP_OK
-                                                                      : pack_all(net);
+        return pack_all(net);
     one = pack_args(net, s, direction);
+    *packed_at = impl->weights_at;
     return net->backend->ops->conv_pack(net->backend, &one, 1);
 }
 

@@ -109,9 +109,9 @@ sp_status sp_net_norm_backward(sp_net *net, int s, const sp_grad_route *route,
 sp_status sp_net_run_own_loss(sp_net *net, const sp_loss_args *args);
 
 /* ---- sp_net_forward.c ---- */
-/* Packs the weights of a convolution for a direction, if they are stale. With little
- * memory all steps share the room, so those of this step are packed at each use; else
- * all stale ones are packed in one call. */
+/* Packs the weights of a convolution for a direction, if they are stale, as they are at
+ * each use if all steps share the room. Without little memory all stale ones are packed
+ * in one call. */
 sp_status sp_net_pack(sp_net *net, int s, int direction);
 /* Runs step s of the forward pass between the places that sp_assign has assigned. */
 sp_status sp_net_run_step(sp_net *net, int s);

@@ -309,11 +309,13 @@ sp_status sp_evaluate_pass(sp_resources *r, sp_metrics *metrics,
     SP_TRY(sp_arena_create(&p.scratch, 0, "predictions"));
     if (pictures_s)
         sp_gallery_create(&p.gallery, r->n_classes);
+    sp_net_lend(&r->net, &r->buckets);
     sp_session_count(r->session, 0, r->evaluation.set->n_samples);
     sp_progress_begin(&p.progress, "evaluating", "samples",
                       r->evaluation.set->n_samples);
     rc = run_pass(&p);
     sp_progress_end(&p.progress);
+    sp_net_lend(&r->net, NULL);
     sp_merging_destroy(&p.merging);
     sp_arena_destroy(&p.scratch);
     if (rc == SP_OK)

@@ -70,11 +70,18 @@ static int64_t training_bytes(const sp_foresight *what)
            sp_kept_total(config, what->graph) * (int64_t)sizeof(float);
 }
 
+bool sp_foresee_is_inference(const sp_config *config, bool is_training)
+{
+    return !is_training && config->run.memory_mb == 0;
+}
+
 sp_status sp_foresee_fixed(sp_foreseer *f, sp_foreseen_fixed *fixed)
 {
     const sp_foresight *what = &f->what;
     const bool is_host = what->backend->ops->is_host;
     const sp_fixed_rules rules = {.is_low_memory = is_host,
+                                  .is_inference = sp_foresee_is_inference(
+                                      what->config, f->is_training),
                                   .is_exact = f->is_training &&
                                               what->config->train.deterministic ==
                                                   SP_DET_WORLD};

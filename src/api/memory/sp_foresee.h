@@ -100,6 +100,9 @@ typedef struct sp_foreseen_fixed {
     int64_t program; /* bytes of the program; on a device, unused ends of arenas */
     int64_t weights; /* bytes of parameters, packed ones too, gradients and moments */
 } sp_foreseen_fixed;
+/* Does the network keep the packed weights of all layers (sp_fixed_rules.is_inference)?
+ * Only evaluations do, unless the deck bounds their memory. Pure. */
+bool sp_foresee_is_inference(const sp_config *config, bool is_training);
 /* The bytes that no batch changes. SP_EMEM. */
 sp_status sp_foresee_fixed(sp_foreseer *foreseer, sp_foreseen_fixed *fixed);
 /* Fails with SP_EMEM and a message if these bytes by themselves exceed the `memory`

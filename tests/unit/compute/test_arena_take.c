@@ -10,8 +10,15 @@
 
 #include "base/sp_machine.h"
 #include "compute/sp_tensor.h"
+#include "fixtures/wrapped.h"
 
 #define MIB ((size_t)1 << 20)
+
+static int n_opened; /* files, since the start */
+
+/* NOLINTNEXTLINE: a name given by the linker */
+WRAPPED_BEHIND(n_opened++, FILE *, fopen, (path, mode), const char *path,
+               const char *mode)
 
 TEST(pieces_are_aligned_and_disjoint)
 {
@@ -42,6 +49,21 @@ TEST(more_than_the_machine_has_is_refused)
 
     FAILS(sp_arena_create(&arena, sp_machine_memory() + MIB, "test"), SP_EMEM,
           "arena test: ");
+}
+
+/* Each evaluation has an arena, and its pass over a small set takes less time than the
+ * files of cgroups. */
+TEST(a_second_arena_opens_no_file)
+{
+    CLOSED_BY(sp_arena_destroy) sp_arena first;
+    CLOSED_BY(sp_arena_destroy) sp_arena second;
+
+    OK(sp_arena_create(&first, 0, "first"));
+    assert_true(n_opened > 0);
+    n_opened = 0;
+    OK(sp_arena_create(&second, 0, "second"));
+    assert_int_equal(n_opened, 0);
+    assert_int_equal(second.reserved, first.reserved);
 }
 
 TEST(rewind_and_reset_give_the_same_memory_again)

@@ -3,6 +3,7 @@
 #include "fixtures/allocations.h"
 #include "reference/net_case.h"
 
+#include "cpu/cpu.h"
 #include "net/sp_net_impl.h"
 #include "net/sp_optim.h"
 
@@ -72,6 +73,57 @@ TEST(updated_weights_are_used)
         assert_memory_equal(used.buckets.grad, fresh.buckets.grad,
                             (size_t)used.graph.n_floats * sizeof(float));
     }
+}
+
+static int n_packed; /* weights */
+
+static sp_status count_packs(sp_backend *be, const sp_pack_args *args, int n)
+{
+    n_packed += n;
+    return sp_cpu_ops.conv_pack(be, args, n);
+}
+
+/* Weights that did not change are not packed again if there is no backward pass. Nor
+ * are they in the evaluations of a training as far as the gradients' memory holds them,
+ * which is too small for some of these narrow networks; then it trains as before. */
+TEST(evaluations_pack_weights_once)
+{
+    sp_net_options options = {
+        .bn_scope = SP_SCOPE_WORLD, .seed = 17, .is_low_memory = true};
+    sp_backend_ops ops = sp_cpu_ops;
+    int n_again[2] = {0, 0}, n_first[2] = {0, 0};
+
+    ops.conv_pack = count_packs;
+    for (int k = 0; case_nets[k]; k++) {
+        CLOSED_BY(case_close) net_case trained, plain, inferred;
+        net_case *const each[] = {&inferred, &trained};
+
+        options.is_inference = true;
+        case_open(&inferred, &sp_cpu_ops, alone(), case_nets[k], &options);
+        options.is_inference = false;
+        case_open(&trained, &sp_cpu_ops, alone(), case_nets[k], &options);
+        case_open(&plain, &sp_cpu_ops, alone(), case_nets[k], &options);
+        case_batch(&plain, large, 3);
+        sp_net_lend(&trained.net, &trained.buckets);
+        for (int i = 0; i < 2; i++) {
+            each[i]->backend.ops = &ops;
+            case_batch(each[i], large, 3);
+            n_packed = 0;
+            OK(sp_net_forward(&each[i]->net, &each[i]->batch, false, NULL));
+            n_first[i] += n_packed;
+            n_packed = 0;
+            OK(sp_net_forward(&each[i]->net, &each[i]->batch, false, NULL));
+            n_again[i] += n_packed;
+        }
+        sp_net_lend(&trained.net, NULL);
+        sp_buckets_zero(&trained.buckets);
+        case_step(&trained, true);
+        case_step(&plain, true);
+        assert_memory_equal(trained.buckets.grad, plain.buckets.grad,
+                            (size_t)plain.graph.n_floats * sizeof(float));
+    }
+    assert_true(n_first[0] > 0 && n_again[0] == 0);
+    assert_true(n_first[1] > 0 && n_again[1] < n_first[1]);
 }
 
 /* Values that were dropped and computed again are the same. */
