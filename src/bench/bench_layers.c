@@ -290,6 +290,10 @@ TIMED_OF(pool, sp_pool_args,
          rows_work(a->y, layers_bytes_of(a->x) + layers_bytes_of(a->y)))
 TIMED_OF(pool_grad, sp_pool_args,
          rows_work(a->dy, layers_bytes_of(a->dy) + 2 * layers_bytes_of(a->dx)))
+TIMED_OF(interpolate, sp_interpolate_args,
+         rows_work(a->y, layers_bytes_of(a->x) + layers_bytes_of(a->y)))
+TIMED_OF(interpolate_grad, sp_interpolate_args,
+         rows_work(a->dy, layers_bytes_of(a->dy) + 2 * layers_bytes_of(a->dx)))
 TIMED(global_pool,
       (sp_backend * be, sp_tensor x, const int32_t *sample_row, int n_samples,
        int32_t *argmax, sp_tensor y),

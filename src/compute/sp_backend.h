@@ -178,6 +178,16 @@ typedef struct sp_pool_args {
     sp_tensor dx, dy; /* backward: dx added to */
 } sp_pool_args;
 
+/* Trilinear interpolation to the voxels of a finer level; compute/sp_interpolate.h has
+ * the weights. */
+typedef struct sp_interpolate_args {
+    const sp_map *map;     /* of kernel 2 on the coarse level */
+    const sp_level *level; /* the plan's finer level; level[steps] is the coarse one */
+    int steps;             /* at least 1 */
+    sp_tensor x, y;        /* forward: y written */
+    sp_tensor dx, dy;      /* backward: dx added to */
+} sp_interpolate_args;
+
 /* Inverted dropout: y = keep ? x / (1 - p) : 0; the same call serves the gradient. Row
  * r of a sample, channel c is kept if sp_rng_to_unit of word c & 3 of block
  * sp_dropout_block(layer, r, c) of the stream (seed, SP_RNG_DROPOUT, epoch, sample id)
@@ -390,6 +400,8 @@ typedef struct sp_backend_ops {
     /* ---- pooling ---- */
     sp_status (*pool)(sp_backend *be, const sp_pool_args *args);
     sp_status (*pool_grad)(sp_backend *be, const sp_pool_args *args);
+    sp_status (*interpolate)(sp_backend *be, const sp_interpolate_args *args);
+    sp_status (*interpolate_grad)(sp_backend *be, const sp_interpolate_args *args);
     /* y has one row for each sample, zeros for an empty one. argmax [n_samples, c] is
      * written with the row of x that holds each maximum, or -1; argmax NULL means the
      * mean instead of the maximum. The gradient is added to dx. */
@@ -451,9 +463,9 @@ typedef struct sp_backend_ops {
     X(conv_pack) X(conv_forward) X(conv_grad_input) X(conv_grad_weight)                \
     X(conv_forward_norm_sums) X(conv_forward_norm_apply) X(conv_grad_input_norm_sums)  \
     X(norm_sums) X(norm_apply) X(norm_grad_sums) X(norm_grad_apply) X(relu)            \
-    X(relu_grad) X(copy) X(dropout) X(pool) X(pool_grad) X(global_pool)                \
-    X(global_pool_grad) X(broadcast) X(broadcast_grad) X(loss) X(sgd) X(adamw)         \
-    X(sum_squares)
+    X(relu_grad) X(copy) X(dropout) X(pool) X(pool_grad) X(interpolate)                \
+    X(interpolate_grad) X(global_pool) X(global_pool_grad) X(broadcast)                \
+    X(broadcast_grad) X(loss) X(sgd) X(adamw) X(sum_squares)
 
 static inline SP_HOST_DEVICE uint64_t sp_dropout_block(int layer, int64_t row, int c)
 {

@@ -98,6 +98,16 @@ static inline bool sp_pool_grad_is_sound(const sp_pool_args *a)
            sp_map_leads(a->map, a->dx.n, a->dy.n) && (a->argmax || !a->is_max);
 }
 
+/* x is the coarse side, y the fine one. */
+static inline bool sp_interpolate_is_sound(const sp_interpolate_args *a, sp_tensor x,
+                                           sp_tensor y)
+{
+    return a->map && a->map->key.kernel == 2 && a->steps >= 1 &&
+           sp_tensor_is_sound(x) && sp_tensor_is_sound(y) &&
+           sp_map_leads(a->map, x.n, x.n) && a->level[0].n == y.n &&
+           a->level[a->steps].n == x.n;
+}
+
 static inline bool sp_loss_rule_is_sound(const sp_loss_rule *rule)
 {
     return rule->smoothing >= 0 && rule->smoothing <= 1 &&

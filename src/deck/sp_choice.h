@@ -79,6 +79,11 @@ typedef enum sp_per { SP_PERS(SP_CHOICE_VALUE) } sp_per;
 typedef enum sp_family { SP_FAMILIES(SP_CHOICE_VALUE) } sp_family;
 extern const char *const sp_family_word[];
 
+/* net.upsample: how coarse features come to the voxels of stride 1 in a head. */
+#define SP_UPSAMPLES(X)                                                                \
+    X(SP_UPSAMPLE_TRILINEAR, "trilinear") X(SP_UPSAMPLE_NEAREST, "nearest")
+typedef enum sp_upsample { SP_UPSAMPLES(SP_CHOICE_VALUE) } sp_upsample;
+
 /* train.optimizer */
 #define SP_OPTIMIZERS(X) X(SP_SGD, "sgd") X(SP_ADAMW, "adamw")
 typedef enum sp_optimizer { SP_OPTIMIZERS(SP_CHOICE_VALUE) } sp_optimizer;

@@ -128,6 +128,7 @@ typedef struct sp_config {
         double width;
         int stem_kernel;
         int kernel_down; /* default: the family's own (2; dummy 3) */
+        sp_upsample upsample;
         double bn_eps, bn_momentum;
         sp_doubles grid; /* three whole numbers, or empty */
         int n_layers; /* above 0: layers replace the family */

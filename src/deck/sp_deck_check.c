@@ -227,6 +227,10 @@ static void warn_of_net(const sp_config *config)
     for (int i = 0; i < n; i++)
         if (is_meant(config, key[i]))
             deck_add(unused, key[i]);
+    if ((has_layers || family != SP_MINKUNET34V2W32) &&
+        config->net.upsample != SP_UPSAMPLE_TRILINEAR &&
+        is_meant(config, "net.upsample"))
+        deck_add(unused, "net.upsample");
     if (!has_layers && config->net.grid.n && is_meant(config, "net.grid"))
         deck_add(unused, "net.grid");
     if (*unused)

@@ -167,6 +167,8 @@ const sp_key sp_deck_key[] = {
  "kernel of the first convolution (minkunet, spunet)"},
 {"net", "kernel_down", SP_KEY_INT, AT(net.kernel_down), "2", "[1, 7]", "voxels", NULL,
  "kernel of the convolutions of stride 2; 3 by default for dummy"},
+{"net", "upsample", SP_KEY_CHOICE, AT(net.upsample), "\"trilinear\"", NULL, NULL,
+ SP_WORDS(SP_UPSAMPLES), "how the last layer of minkunet34v2w32 reads strides 16 and 4"},
 {"net", "bn_eps", SP_KEY_REAL, AT(net.bn_eps), "1e-5", SP_BN_EPS_RANGE, NULL, NULL,
  "number that batch norms add to the variance; 1e-3 by default for spunet"},
 {"net", "bn_momentum", SP_KEY_REAL, AT(net.bn_momentum), "0.1", SP_BN_MOMENTUM_RANGE,
@@ -356,7 +358,7 @@ _Static_assert(sizeof sp_deck_key / sizeof sp_deck_key[0] <= SP_MAX_KEYS,
 
 const char *const sp_config_kept_by_resume[] = {
     "net.family",      "net.width",  "net.stem_kernel",
-    "net.kernel_down", "net.bn_eps", "net.layers",      "net.grid",
+    "net.kernel_down", "net.bn_eps", "net.layers",      "net.grid",  "net.upsample",
     "batch.size",      "batch.per",  "train.seed",      "run.weights",
     NULL};
 
@@ -365,6 +367,7 @@ const char *const sp_config_kept_by_resume[] = {
 const char *const sp_config_kept_by_model[] = {
     "net.layers",      "net.family",        "net.width",       "net.stem_kernel",
     "net.kernel_down", "net.bn_eps",        "net.grid",        "data.features",
+    "net.upsample",
     "data.voxel_size",
     "augment.flip",    "augment.rotate_z",  "augment.scale",   "augment.rotate_max",
     "train.label_smoothing", "train.loss",     "train.focal_gamma",

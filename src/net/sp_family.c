@@ -225,9 +225,21 @@ static const other_kind spunet = {
     32,
     {DOWN, 256, 128, 96, 96},
     {"conv1", "bn1", "relu1", "conv2", "bn2", "proj.0", "proj.1"}};
-#define W16 16, {16, 32, 64, 128, 128, 64, 48, 48}
-#define W20 20, {20, 40, 81, 163, 163, 81, 61, 61}
-#define W32 32, {DOWN, 256, 128, 96, 96}
+#define W16                                                                            \
+    16,                                                                                \
+    {                                                                                  \
+        16, 32, 64, 128, 128, 64, 48, 48                                               \
+    }
+#define W20                                                                            \
+    20,                                                                                \
+    {                                                                                  \
+        20, 40, 81, 163, 163, 81, 61, 61                                               \
+    }
+#define W32                                                                            \
+    32,                                                                                \
+    {                                                                                  \
+        DOWN, 256, 128, 96, 96                                                         \
+    }
 static const other_kind double_stem[] = {
     [SP_MINKUNET18W16] = {{TWO}, W16, SPVNAS},
     [SP_MINKUNET18W20] = {{TWO}, W20, SPVNAS},
@@ -329,14 +341,18 @@ static void add_stage_up(builder *b, const other_kind *kind, int kernel, int s,
     }
 }
 
-/* Copies what layer `from` has at stride 1 << steps to the voxels of stride 1, step by
- * step, and writes the name of the layer that ends it. */
-static void add_upsample(builder *b, const char *from, int steps, char *end)
+/* Brings what layer `from` has at stride 1 << steps to the voxels of stride 1, by copies
+ * step by step or by one interpolation, and writes the name of the layer that ends it. */
+static void add_upsample(builder *b, bool is_linear, const char *from, int steps,
+                         char *end)
 {
-    for (int i = 0; i < steps; i++) {
-        sp_layer *l = family_add(b, "upsample", "head%d.%d", 1 << steps, i);
+    const int n = is_linear ? 1 : steps;
 
-        l->stride = 2;
+    for (int i = 0; i < n; i++) {
+        sp_layer *l = family_add(b, is_linear ? "interpolate" : "upsample", "head%d.%d",
+                                 1 << steps, i);
+
+        l->stride = 1 << steps / n;
         if (i == 0)
             family_read_from(b, l, from);
         snprintf(end, SP_NAME, "%s", l->name);
@@ -344,14 +360,15 @@ static void add_upsample(builder *b, const char *from, int steps, char *end)
 }
 
 /* The classifier's input: the outputs of strides 16 and 4 beside stride 1's. */
-static void add_head_of_strides(builder *b, char stage[3][SP_NAME], const int channels[3])
+static void add_head_of_strides(builder *b, bool is_linear, char stage[3][SP_NAME],
+                                const int channels[3])
 {
     static const int steps[] = {4, 2};
     char end[2][SP_NAME] = {{0}};
     sp_layer *l;
 
     for (int i = 0; i < 2; i++)
-        add_upsample(b, stage[i], steps[i], end[i]);
+        add_upsample(b, is_linear, stage[i], steps[i], end[i]);
     l = family_add(b, "concat", "head.cat");
     family_read_from(b, l, end[0]);
     family_read_from(b, l, end[1]);
@@ -359,9 +376,10 @@ static void add_head_of_strides(builder *b, char stage[3][SP_NAME], const int ch
     b->channels = channels[0] + channels[1] + channels[2];
 }
 
-static void add_other_unet(builder *b, const other_kind *kind, int kernel,
-                           bool has_head_of_strides, const char *last, int n_classes)
+static void add_other_unet(builder *b, const other_kind *kind, const sp_config *config,
+                           const char *last, int n_classes)
 {
+    const int kernel = config->net.kernel_down;
     char skip[4][SP_NAME], stage[3][SP_NAME] = {{0}};
     int channels[4], of_stage[3] = {0};
     sp_layer *l;
@@ -376,11 +394,13 @@ static void add_other_unet(builder *b, const other_kind *kind, int kernel,
             add_stage_up(b, kind, kernel, s, skip[3 - s], channels[3 - s]);
         if (s % 2 == 0)
             continue;
-        snprintf(stage[(s + 1) / 2], SP_NAME, "%s", b->n ? b->layer[b->n - 1].name : "");
+        snprintf(stage[(s + 1) / 2], SP_NAME, "%s",
+                 b->n ? b->layer[b->n - 1].name : "");
         of_stage[(s + 1) / 2] = b->channels;
     }
-    if (has_head_of_strides)
-        add_head_of_strides(b, stage, of_stage);
+    if (kind == &double_stem[SP_MINKUNET34V2W32])
+        add_head_of_strides(b, config->net.upsample == SP_UPSAMPLE_TRILINEAR, stage,
+                            of_stage);
     l = add_conv(b, "conv", last, n_classes, 1, 1);
     l->bias = 1;
 }
@@ -388,18 +408,16 @@ static void add_other_unet(builder *b, const other_kind *kind, int kernel,
 static void add_spunet(builder *b, const sp_config *config, int n_classes)
 {
     add_numbered(b, "conv", "conv_input", 0, scaled(b, 32), config->net.stem_kernel, 1);
-    add_other_unet(b, &spunet, config->net.kernel_down, false, "final", n_classes);
+    add_other_unet(b, &spunet, config, "final", n_classes);
 }
 
 static void add_double_stem(builder *b, const sp_config *config, int n_classes)
 {
-    const sp_family family = config->net.family;
-    const other_kind *kind = &double_stem[family];
+    const other_kind *kind = &double_stem[config->net.family];
 
     add_numbered(b, "conv", "stem", 0, scaled(b, kind->stem), 3, 1);
     add_numbered(b, "conv", "stem", 3, scaled(b, kind->stem), 3, 1);
-    add_other_unet(b, kind, config->net.kernel_down, family == SP_MINKUNET34V2W32,
-                   "classifier.0", n_classes);
+    add_other_unet(b, kind, config, "classifier.0", n_classes);
 }
 
 sp_status sp_graph_family(const sp_config *config, int n_classes, sp_layer **layers,

@@ -137,6 +137,8 @@ static sp_status set_maps(sp_graph_builder *b, sp_node *node)
     node->map = node->grad_map = -1;
     if (!node->row->has_map || (is_flat && k == 1))
         return SP_OK;
+    if (node->op == SP_OP_INTERPOLATE)
+        return share_map(b, in, in, k, false, &node->map);
     /* a transposed convolution of stride 1 uses the convolution's map with in and out
      * swapped */
     SP_TRY(share_map(b, in, out, k, is_flat && is_up, &node->map));

@@ -31,6 +31,7 @@ typedef enum sp_op {
     SP_OP_DROPOUT,
     SP_OP_MAX_POOL,
     SP_OP_AVG_POOL, /* mean over a map; to a finer level: a copy to its voxels */
+    SP_OP_INTERPOLATE,
     SP_OP_GLOBAL_AVG_POOL,
     SP_OP_GLOBAL_MAX_POOL,
     SP_OP_BROADCAST

@@ -169,6 +169,14 @@ static sp_status shape_upsample(sp_graph_builder *b, sp_node *node)
     return set_level(b, node);
 }
 
+/* It reads the neighbours of a coarser voxel, by the 2^3 map of that level. */
+static sp_status shape_interpolate(sp_graph_builder *b, sp_node *node)
+{
+    node->stride = b->layer->stride;
+    node->kernel = node->stride > 1 ? 2 : 1;
+    return set_level(b, node);
+}
+
 static sp_status shape_global_pool(sp_graph_builder *b, sp_node *node)
 {
     if (node->level < 0)
@@ -313,6 +321,10 @@ static const sp_op_row rows[] = {
  1, .op = SP_OP_AVG_POOL, .set_shape = shape_pool, .has_map = true},
 {{"upsample", "stride", "each voxel's row copied to the finer voxels within it"}, 1,
  .op = SP_OP_AVG_POOL, .set_shape = shape_upsample, .has_map = true,
+ .is_transposed = true},
+{{"interpolate", "stride",
+  "trilinear between the coarser voxels that are present, at the finer voxels"}, 1,
+ .op = SP_OP_INTERPOLATE, .set_shape = shape_interpolate, .has_map = true,
  .is_transposed = true},
 {{"global_avg_pool", "", "one row a sample"}, 1, .op = SP_OP_GLOBAL_AVG_POOL,
  .set_shape = shape_global_pool},

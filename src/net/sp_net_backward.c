@@ -260,6 +260,16 @@ static sp_status net_backward_pool(sp_net *net, int s, sp_tensor dy, sp_tensor d
     return net->backend->ops->pool_grad(net->backend, &args);
 }
 
+static sp_status net_backward_interpolate(sp_net *net, int s, sp_tensor dy,
+                                          sp_tensor dx)
+{
+    sp_interpolate_args args = sp_net_interpolate_args(net, s);
+
+    args.dy = dy;
+    args.dx = dx;
+    return net->backend->ops->interpolate_grad(net->backend, &args);
+}
+
 static sp_status net_backward_global_pool(sp_net *net, int s, sp_tensor dy,
                                           sp_tensor dx)
 {
@@ -291,6 +301,8 @@ static sp_status add_up(sp_net *net, int s, sp_grad_route route, sp_tensor dy)
         return broadcast(net, step, dy, dx);
     if (step->op == SP_OP_MAX_POOL || step->op == SP_OP_AVG_POOL)
         return net_backward_pool(net, s, dy, dx);
+    if (step->op == SP_OP_INTERPOLATE)
+        return net_backward_interpolate(net, s, dy, dx);
     return net_backward_global_pool(net, s, dy, dx);
 }
 

@@ -164,6 +164,18 @@ sp_status sp_net_dropout(sp_net *net, const sp_lower_step *step, sp_tensor x,
     return net->backend->ops->dropout(net->backend, &args);
 }
 
+sp_interpolate_args sp_net_interpolate_args(const sp_net *net, int s)
+{
+    const sp_lowered *low = &net->impl->low;
+    const sp_plan *plan = &net->impl->batch->plan;
+    const int fine = low->value[low->step[s].out].level;
+
+    return (sp_interpolate_args){
+        .map = &plan->map[net->graph->node[low->step[s].layer].map],
+        .level = &plan->level[fine],
+        .steps = low->value[low->step[s].in[0]].level - fine};
+}
+
 static sp_status net_forward_pool(sp_net *net, int s, sp_tensor x, sp_tensor y)
 {
     const sp_lower_step *step = &net->impl->low.step[s];
@@ -175,6 +187,15 @@ static sp_status net_forward_pool(sp_net *net, int s, sp_tensor x, sp_tensor y)
                                .argmax = sp_net_argmax(net, s)};
 
     return net->backend->ops->pool(net->backend, &args);
+}
+
+static sp_status net_forward_interpolate(sp_net *net, int s, sp_tensor x, sp_tensor y)
+{
+    sp_interpolate_args args = sp_net_interpolate_args(net, s);
+
+    args.x = x;
+    args.y = y;
+    return net->backend->ops->interpolate(net->backend, &args);
 }
 
 static sp_status net_forward_global_pool(sp_net *net, int s, sp_tensor x, sp_tensor y)
@@ -210,6 +231,8 @@ sp_status sp_net_run_step(sp_net *net, int s)
     case SP_OP_MAX_POOL:
     case SP_OP_AVG_POOL:
         return net_forward_pool(net, s, x, y);
+    case SP_OP_INTERPOLATE:
+        return net_forward_interpolate(net, s, x, y);
     case SP_OP_GLOBAL_AVG_POOL:
     case SP_OP_GLOBAL_MAX_POOL:
         return net_forward_global_pool(net, s, x, y);

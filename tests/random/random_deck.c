@@ -221,6 +221,7 @@ static void draw_net(rnd_case *c)
         put_choice(c, "net.width", "0.0625 0.05 0.03 0.125");
         put_choice(c, "net.stem_kernel", "3 1 2 5");
         put_choice(c, "net.kernel_down", "2 3");
+        put_choice(c, "net.upsample", "\"trilinear\" \"nearest\"");
     }
     put_choice(c, "net.bn_eps", "1e-5 1e-5 1e-3 0.1");
     put_choice(c, "net.bn_momentum", "0.1 0.1 0.01 1.0");

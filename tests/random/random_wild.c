@@ -156,7 +156,8 @@ static void bring_back(net *b, int x, const char *at)
 
         snprintf(fields, sizeof fields, "stride = %d; ", 1 << v.level);
         v.level = 0;
-        add(b, "upsample", &x, 1, v, fields);
+        add(b, rnd_chance(b->c, 50, "%s.linear", at) ? "interpolate" : "upsample", &x,
+            1, v, fields);
         return;
     }
     if (v.level > 0) {

@@ -150,6 +150,12 @@ TEST(strides)
             "coordinates");
     refused(OP("p", "upsample", "stride = 2; kernel = 2;"), "d:2: layer p: upsample takes no kernel");
     refused(OP("p", "upsample", ""), "d:2: layer p: upsample needs stride");
+    refused(OP("p", "interpolate", "stride = 1;"),
+            "d:2: layer p: interpolate of kernel 1 and stride 1 does nothing");
+    refused(OP("p", "interpolate", "stride = 4;"),
+            "d:2: layer p: stride 4 back from stride 1: no layer before it has the finer "
+            "coordinates");
+    refused(OP("p", "interpolate", "stride = 3;"), "d:2: layer p: stride 3 is no power of two");
 }
 
 /* 3 * 2^20 parameters, padded, then 27 * 2^40. */

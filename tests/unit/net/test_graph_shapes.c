@@ -165,10 +165,18 @@ TEST(narrow_families_have_the_published_channels)
 /* MinkUNet34v2 is MinkUNet34 with a wider classifier: 256 + 128 + 96 channels. */
 TEST(a_head_over_strides_reads_three_of_them)
 {
-    CLOSED_BY(sp_graph_destroy) sp_graph g, plain;
+    CLOSED_BY(sp_graph_destroy) sp_graph g, plain, linear;
     const sp_node *cat;
 
-    build(&g, "net.family=minkunet34v2w32", NULL, 4, 19);
+    build(&linear, "net.family=minkunet34v2w32", NULL, 4, 19);
+    build(&g, "net.family=minkunet34v2w32", "net : { upsample = \"nearest\"; };", 4,
+          19);
+    assert_int_equal(linear.n_weights, g.n_weights);
+    cat = find(&linear, "head.cat");
+    assert_string_equal(linear.node[cat->in[0]].name, "head16.0");
+    assert_string_equal(linear.node[cat->in[1]].name, "head4.0");
+    assert_int_equal(find(&linear, "head16.0")->op, SP_OP_INTERPOLATE);
+    assert_int_equal(find(&linear, "head16.0")->stride, 16);
     build(&plain, "net.family=minkunet34w32", NULL, 4, 19);
     assert_int_equal(g.n_weights - plain.n_weights, (256 + 128) * 19);
     assert_int_equal(parameter(&g, "classifier.0/weight")->dim[0], 256 + 128 + 96);

@@ -157,6 +157,20 @@ static void walk_pool(const walk *w, const sp_lower_step *step)
                                 step->row->has_argmax ? argmax : NULL, y));
 }
 
+static void walk_interpolate(const walk *w, const sp_lower_step *step)
+{
+    sp_backend *be = &w->c->backend;
+    const sp_plan *plan = &w->c->batch.plan;
+    const int fine = w->low->value[step->out].level;
+
+    OK(be->ops->interpolate(
+        be, &(sp_interpolate_args){.map = &plan->map[w->c->graph.node[step->layer].map],
+                                   .level = &plan->level[fine],
+                                   .steps = w->low->value[step->in[0]].level - fine,
+                                   .x = w->value[step->in[0]],
+                                   .y = w->value[step->out]}));
+}
+
 static void walk_concat(const walk *w, const sp_lower_step *step)
 {
     int column = 0;
@@ -195,6 +209,9 @@ static void walk_step(const walk *w, const sp_lower_step *step)
         break;
     case SP_OP_DROPOUT:
         OK(be->ops->copy(be, x, y, false));
+        break;
+    case SP_OP_INTERPOLATE:
+        walk_interpolate(w, step);
         break;
     case SP_OP_BROADCAST:
         OK(be->ops->broadcast(be, x, rows_of(w, w->low->value[step->out].level),
