@@ -20,7 +20,8 @@
  * A rank needs memory for the points of three blocks, for the probabilities of the
  * blocks with unfinished neighbours, for the buffers of a cut, and for 2 bytes and the
  * added fields of each point that it writes of two scans. The points of a scan, and of
- * the next one, are in temporary files meanwhile.
+ * the next one, are in temporary files meanwhile, as points that are context of others
+ * (vox/vox_rim.h).
  *
  *     DIR/tile.laz                an output, complete
  *     DIR/.sptrain/tile.laz.made  its inputs, model and options

@@ -152,14 +152,6 @@ static bool stamp(const char *path, char text[64])
     return true;
 }
 
-static bool is_near(const vox_extent *a, const vox_extent *b, double buffer)
-{
-    for (int k = 0; k < 2; k++)
-        if (!(a->low[k] - buffer <= b->high[k] && b->low[k] <= a->high[k] + buffer))
-            return false;
-    return true;
-}
-
 /* A checksum of names, lengths and times of the other scans with points that an output
  * depends on. */
 static uint32_t sum_neighbours(const label_files *f, int i)
@@ -169,7 +161,7 @@ static uint32_t sum_neighbours(const label_files *f, int i)
     char text[64];
 
     for (int k = 0; k < f->n; k++)
-        if (k != i && is_near(&f->file[i].extent, &f->file[k].extent, o->buffer) &&
+        if (k != i && vox_extent_is_near(&f->file[i].extent, &f->file[k].extent, o->buffer) &&
             stamp(o->vox.input[k], text)) {
             const char *name = sp_file_name(o->vox.input[k]);
 

@@ -9,6 +9,7 @@
 
 #include "base/sp_log.h"
 #include "label/label_table.h"
+#include "vox/vox_rim.h"
 
 enum { PER_RANK = 4 /* pieces of a rank in a round */ };
 
@@ -63,6 +64,29 @@ static sp_status take_cut(shared *s)
     w->cut = NULL;
     w->times.read_s += sp_now_s() - begun;
     return rc;
+}
+
+/* True if a scan after number t of those to do has points of input i as context. */
+static bool is_context_later(const label_work *w, int i, int t)
+{
+    bool is_near = false;
+
+    for (t++; t < w->n_pending && !is_near; t++)
+        is_near = vox_extent_is_near(&w->extent[i], &w->extent[w->pending[t]],
+                                     w->vox.buffer);
+    return is_near;
+}
+
+/* Rank 0, once all ranks have cut the scan that is number t of those to do: removes the
+ * rims that no later scan needs. */
+static void remove_rims(const label_work *w, int t)
+{
+    const vox_extent *extent = &w->extent[w->pending[t]];
+
+    for (int i = 0; w->vox.buffer > 0 && i < w->files->n; i++)
+        if (vox_extent_is_near(&w->extent[i], extent, w->vox.buffer) &&
+            !is_context_later(w, i, t))
+            vox_rim_remove(&w->vox, i, w->comm->size);
 }
 
 /* ---- pieces ---- */
@@ -333,6 +357,8 @@ static sp_status run_shared(label_work *w, int t)
         is_skipped = true;
         rc = SP_OK;
     }
+    if (rc == SP_OK && w->comm->rank == 0)
+        remove_rims(w, t);
     if (rc == SP_OK)
         rc = sp_comm_agree(label_work_session(w)->comm, begin_next(w, t + 1));
     if (rc == SP_OK && !is_skipped)

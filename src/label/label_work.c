@@ -70,6 +70,8 @@ sp_status label_work_open(label_work *w)
         w->extent[i] = w->files->file[i].extent;
     w->vox.buffer = w->options->buffer;
     w->vox.extent = w->extent;
+    snprintf(w->rims, sizeof w->rims, "%s/%s/rim", w->files->work, w->files->tmp);
+    w->vox.rims = w->rims;
     label_ahead_create(&w->ahead);
     w->has_threads = true;
     SP_TRY(label_writer_open(&w->writer, write_output, w));

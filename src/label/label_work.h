@@ -42,6 +42,7 @@ typedef struct label_work {
     int *pending; /* [n_pending] scans to make, of all ranks, in their order */
     int n_pending;
     vox_extent *extent; /* [files->n] */
+    char rims[LABEL_PATH]; /* prefix of the names of rims (vox/vox_rim.h) */
     uint64_t *sum;      /* [sum_room bytes] of the voxels of the sample at hand */
     size_t sum_room;
     int64_t n_done;       /* points labelled as far as this rank knows */

@@ -196,7 +196,7 @@ static void cloud_append(vox_cloud *c, const vox_options *o, const sp_scan_point
     }
 }
 
-static int count_attributes(const vox_options *o)
+int vox_attributes_of(const vox_options *o)
 {
     int n = 0;
 
@@ -211,7 +211,7 @@ static void append_earlier(vox_cloud *c, const vox_options *o, const sp_scan *sc
                            int age, const vox_motion *motion, const sp_scan_points *p)
 {
     for (int64_t i = 0; i < p->n; i++) {
-        const double *attr = p->attr + i * count_attributes(o);
+        const double *attr = p->attr + i * vox_attributes_of(o);
         double *xyz = c->xyz + 3 * c->n;
         float *to = c->features + c->n * o->n_features;
 
@@ -282,7 +282,7 @@ sp_status vox_cloud_load(vox_cloud *c, const vox_options *o, int file, vox_codes
     do {
         SP_TRY_GOTO(rc, sp_scan_next(scan, SP_SCAN_BLOCK, &points), end);
         SP_TRY_GOTO(rc, vox_cloud_reserve(c, o, c->n + points.n), end);
-        cloud_append(c, o, &points, count_attributes(o), codes);
+        cloud_append(c, o, &points, vox_attributes_of(o), codes);
         vox_codes_count_void(codes, o, file, points.n_void);
         c->n_rows += points.n;
         SP_TRY_GOTO(rc, vox_options_check_stop(o), end);

@@ -100,6 +100,8 @@ sp_status vox_codes_tell_void(vox_codes *codes, const vox_options *options,
 /* The label of a point with this code: a class if there is a map, else the code
  * itself; SP_IGNORE without a class. */
 int32_t vox_class_of(const vox_options *options, int32_t code);
+/* The number of attributes that the features need. */
+int vox_attributes_of(const vox_options *options);
 /* Converts one point's selected attributes to its feature columns [n_features]. */
 void vox_features_of(const vox_options *options, const double *attr, float *to);
 

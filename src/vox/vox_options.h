@@ -47,6 +47,16 @@ typedef struct vox_extent {
     double low[2], high[2];
 } vox_extent;
 
+/* True if the extents are at most `buffer` apart, in x and in y. */
+static inline bool vox_extent_is_near(const vox_extent *a, const vox_extent *b,
+                                      double buffer)
+{
+    for (int k = 0; k < 2; k++)
+        if (!(a->low[k] - buffer <= b->high[k] && b->low[k] <= a->high[k] + buffer))
+            return false;
+    return true;
+}
+
 /* The options as given; others have their defaults. */
 typedef struct vox_options {
     bool is_help;
@@ -57,6 +67,7 @@ typedef struct vox_options {
      * are in its blocks too (vox_spill.h), found by extent [n_inputs]; borrowed. */
     double buffer;
     const vox_extent *extent;
+    const char *rims; /* prefix of temporary files (vox_rim.h); NULL: not wanted */
     int64_t alignment; /* of blocks, in voxels, above 0 (sp_recipe.alignment) */
     bool has_bounds, with_points;
     /* --poses and --sweeps: each sample is a scan with the n_sweeps - 1 scans before it

@@ -29,6 +29,7 @@
 #include "compute/sp_backend.h"
 #include "report/sp_progress.h"
 #include "scan/sp_gridding.h"
+#include "vox/vox_rim.h"
 
 enum {
     MAX_BLOCKS = 1 << 20,
@@ -142,7 +143,7 @@ static int64_t block_of(const vox_cutter *c, int axis, double x)
 {
     const vox_layout *layout = &c->cut->layout;
     const int64_t n = layout->n_blocks[axis];
-    const double b = floor(block_place(c->options, layout, axis, x));
+    const double b = block_place(c->options, layout, axis, x);
 
     return b < 0 ? 0 : b >= (double)n ? n - 1 : (int64_t)b;
 }
@@ -244,10 +245,11 @@ static sp_status put_blocks(vox_cutter *c, int64_t i)
 /* ---- points of other inputs ---- */
 
 /* Adds a point of another input to the blocks that it belongs to, if it is in reach. */
-static sp_status put_neighbour(vox_cutter *c, const sp_scan_points *points, int64_t i)
+static sp_status put_neighbour(void *cutter, const double *xyz, const double *attr)
 {
+    vox_cutter *c = cutter;
     const vox_layout *layout = &c->cut->layout;
-    const double *xyz = points->xyz + 3 * i, margin = c->options->overlap;
+    const double margin = c->options->overlap;
     int64_t first[2], last[2];
 
     if (!vox_is_within(c->options, xyz))
@@ -265,54 +267,24 @@ static sp_status put_neighbour(vox_cutter *c, const sp_scan_points *points, int6
     }
     *c->record = (vox_record){.label = SP_IGNORE};
     memcpy(c->record->xyz, xyz, sizeof c->record->xyz);
-    vox_features_of(c->options, points->attr + i * c->n_attrs,
-                    (float *)(c->record + 1));
+    vox_features_of(c->options, attr, (float *)(c->record + 1));
     for (int64_t y = first[1]; y <= last[1]; y++)
         for (int64_t x = first[0]; x <= last[0]; x++)
             SP_TRY(put_foreign(c, y * layout->n_blocks[0] + x));
     return SP_OK;
 }
 
-/* Reads this part's rows of another input. */
-static sp_status read_neighbour(vox_cutter *c, sp_scan *scan, int n_parts)
-{
-    sp_scan_points points = {0};
-    sp_status rc = sp_scan_limit(scan, c->cut->part, n_parts);
-
-    do {
-        SP_TRY_GOTO(rc, rc, end);
-        SP_TRY_GOTO(rc, sp_scan_next(scan, SP_SCAN_BLOCK, &points), end);
-        sp_pulse_beat();
-        SP_TRY_GOTO(rc, vox_options_check_stop(c->options), end);
-        for (int64_t i = 0; rc == SP_OK && i < points.n; i++)
-            if (!sp_scan_is_void(points.xyz + 3 * i))
-                rc = put_neighbour(c, &points, i);
-    } while (rc != SP_OK || points.n > 0);
-end:
-    sp_scan_points_destroy(&points);
-    return rc;
-}
-
-static bool is_in_reach(const vox_layout *layout, const vox_extent *e)
-{
-    for (int a = 0; a < 2; a++)
-        if (!(e->low[a] <= layout->reach.high[a] && e->high[a] >= layout->reach.low[a]))
-            return false;
-    return true;
-}
-
 static sp_status add_neighbours(vox_cutter *c, int n_parts)
 {
+    const vox_extent *reach = &c->cut->layout.reach;
+
     for (int f = 0; f < c->options->n_inputs && c->options->buffer > 0; f++) {
-        sp_scan *scan = NULL;
+        const vox_rim_part part = {f, c->cut->part, n_parts};
         sp_status rc;
 
-        if (f == c->cut->file || !is_in_reach(&c->cut->layout, &c->options->extent[f]))
+        if (f == c->cut->file || !vox_extent_is_near(reach, &c->options->extent[f], 0))
             continue;
-        rc = vox_scan_open(&scan, c->options, f);
-        if (rc == SP_OK)
-            rc = read_neighbour(c, scan, n_parts);
-        sp_scan_close(scan);
+        rc = vox_rim_each(c->options, &part, reach, put_neighbour, c);
         if (rc == SP_EDATA) /* points read before the damage are kept */
             sp_log_warn("%s is damaged, and only a part of it is context: %s",
                         c->options->input[f], sp_error_last()->message);
@@ -517,8 +489,7 @@ sp_status vox_cut_open(vox_cut *cut, vox_codes *codes)
                       .codes = codes,
                       .fd = -1,
                       .record_bytes = vox_record_bytes(o)};
-    for (int i = 0; i < o->n_features; i++)
-        c->n_attrs += o->feature[i].kind == VOX_ATTRIBUTE;
+    c->n_attrs = vox_attributes_of(o);
     c->record = calloc(1, c->record_bytes);
     if (!c->record)
         return SP_FAIL(SP_EMEM, "%s: no memory to cut it", o->input[file]);

@@ -1,0 +1,226 @@
+#include "vox/vox_rim.h"
+
+#include <assert.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/sp_file.h"
+#include "base/sp_list.h"
+#include "base/sp_pulse.h"
+#include "vox/vox_cloud.h"
+
+#define UNFINISHED ".new"
+
+/* A rim while it is read or made. A row is a point: x, y, z and its attributes. */
+typedef struct rim {
+    const vox_options *options;
+    char path[PATH_MAX];
+    int fd;        /* -1: it is neither read nor made */
+    int64_t at, n; /* byte of the file; rows that are held */
+    size_t row;    /* doubles of a row */
+    double *rows;  /* [room bytes] */
+    size_t room;
+    vox_extent *near; /* [n_near] where other inputs need points */
+    int n_near;
+} rim;
+
+static void rim_path(const vox_options *o, const vox_rim_part *p, char path[PATH_MAX])
+{
+    snprintf(path, PATH_MAX, "%s-%d-%d-%d", o->rims, p->file, p->part, p->n_parts);
+}
+
+/* ---- a rim is read ---- */
+
+static sp_status rim_read(rim *r, int64_t bytes, vox_rim_take *take, void *arg)
+{
+    const size_t most = SP_SCAN_BLOCK * r->row * sizeof *r->rows;
+
+    if (!sp_list_reserve(&r->rows, &r->room, most))
+        return SP_FAIL(SP_EMEM, "%s: no memory to read it", r->path);
+    while (r->at < bytes) {
+        const size_t left = (size_t)(bytes - r->at), n = left < most ? left : most;
+
+        SP_TRY(sp_file_read_at(r->fd, r->path, r->rows, n, r->at));
+        r->at += (int64_t)n;
+        sp_pulse_beat();
+        SP_TRY(vox_options_check_stop(r->options));
+        for (size_t i = 0; i < n / sizeof *r->rows; i += r->row)
+            SP_TRY(take(arg, r->rows + i, r->rows + i + 3));
+    }
+    return SP_OK;
+}
+
+/* ---- a rim is made ---- */
+
+/* Lists where the other inputs need points of the input. */
+static sp_status rim_list_near(rim *r, int file)
+{
+    const vox_options *o = r->options;
+
+    r->near = malloc((size_t)o->n_inputs * sizeof *r->near);
+    if (!r->near)
+        return SP_FAIL(SP_EMEM, "no memory for %d extents", o->n_inputs);
+    for (int i = 0; i < o->n_inputs; i++) {
+        vox_extent e = o->extent[i];
+
+        if (i == file || !vox_extent_is_near(&e, &o->extent[file], o->buffer))
+            continue;
+        for (int a = 0; a < 2; a++) {
+            e.low[a] -= o->buffer;
+            e.high[a] += o->buffer;
+        }
+        r->near[r->n_near++] = e;
+    }
+    return SP_OK;
+}
+
+static bool rim_needs(const rim *r, const double *xyz)
+{
+    for (int i = 0; i < r->n_near; i++) {
+        const vox_extent *e = &r->near[i];
+
+        if (e->low[0] <= xyz[0] && xyz[0] <= e->high[0] && e->low[1] <= xyz[1] &&
+            xyz[1] <= e->high[1])
+            return true;
+    }
+    return false;
+}
+
+/* Gives the rim up; the next neighbour reads the input itself. */
+static void rim_drop(rim *r)
+{
+    if (r->fd >= 0) {
+        close(r->fd);
+        unlink(r->path);
+    }
+    r->fd = -1;
+}
+
+/* Writes the points that other inputs need. A disk without room for them has no rim. */
+static sp_status rim_add(rim *r, const sp_scan_points *points)
+{
+    const size_t n_attrs = r->row - 3, most = (size_t)points->n * r->row;
+    size_t n = 0;
+
+    if (r->fd < 0)
+        return SP_OK;
+    if (!sp_list_reserve(&r->rows, &r->room, most * sizeof *r->rows))
+        return SP_FAIL(SP_EMEM, "%s: no memory to write it", r->path);
+    for (int64_t i = 0; i < points->n; i++) {
+        if (!rim_needs(r, points->xyz + 3 * i))
+            continue;
+        memcpy(r->rows + n, points->xyz + 3 * i, 3 * sizeof *r->rows);
+        memcpy(r->rows + n + 3, points->attr + (size_t)i * n_attrs,
+               n_attrs * sizeof *r->rows);
+        n += r->row;
+    }
+    n *= sizeof *r->rows;
+    if (n > 0 && sp_file_write_at(r->fd, r->path, r->rows, n, r->at) != SP_OK)
+        rim_drop(r);
+    r->at += (int64_t)n;
+    return SP_OK;
+}
+
+/* Gives the complete rim its name. */
+static void rim_finish(rim *r, const vox_rim_part *p)
+{
+    char path[PATH_MAX];
+
+    if (r->fd < 0)
+        return;
+    rim_path(r->options, p, path);
+    if (close(r->fd) != 0 || rename(r->path, path) != 0)
+        unlink(r->path);
+    r->fd = -1;
+}
+
+/* Reads the part of the input; what other inputs need goes to the rim, if it is open. */
+static sp_status rim_read_input(rim *r, const vox_rim_part *p, vox_rim_take *take,
+                                void *arg)
+{
+    const size_t n_attrs = r->row - 3;
+    sp_scan_points points = {0};
+    sp_scan *scan = NULL;
+    sp_status rc;
+
+    SP_TRY_GOTO(rc, vox_scan_open(&scan, r->options, p->file), end);
+    SP_TRY_GOTO(rc, sp_scan_limit(scan, p->part, p->n_parts), end);
+    do {
+        SP_TRY_GOTO(rc, sp_scan_next(scan, SP_SCAN_BLOCK, &points), end);
+        sp_pulse_beat();
+        SP_TRY_GOTO(rc, vox_options_check_stop(r->options), end);
+        SP_TRY_GOTO(rc, rim_add(r, &points), end);
+        for (int64_t i = 0; rc == SP_OK && i < points.n; i++)
+            rc = take(arg, points.xyz + 3 * i, points.attr + (size_t)i * n_attrs);
+    } while (rc != SP_OK || points.n > 0);
+    rim_finish(r, p);
+end:
+    sp_scan_points_destroy(&points);
+    sp_scan_close(scan);
+    return rc;
+}
+
+/* ---- either ---- */
+
+/* True if rims hold all points of `reach`: it lies within what an input needs. */
+static bool rims_cover(const vox_options *o, int file, const vox_extent *reach)
+{
+    bool is_within = false;
+
+    for (int i = 0; i < o->n_inputs && !is_within; i++) {
+        const vox_extent *e = &o->extent[i];
+
+        is_within = i != file && e->low[0] <= e->high[0];
+        for (int a = 0; a < 2; a++)
+            is_within = is_within && reach->low[a] >= e->low[a] - o->buffer &&
+                        reach->high[a] <= e->high[a] + o->buffer;
+    }
+    return is_within;
+}
+
+sp_status vox_rim_each(const vox_options *o, const vox_rim_part *p,
+                       const vox_extent *reach, vox_rim_take *take, void *arg)
+{
+    rim r = {.options = o, .fd = -1, .row = 3 + (size_t)vox_attributes_of(o)};
+    off_t bytes = -1;
+    sp_status rc = SP_OK;
+
+    assert(0 <= p->part && p->part < p->n_parts && take);
+    if (o->rims && rims_cover(o, p->file, reach)) {
+        rim_path(o, p, r.path);
+        r.fd = open(r.path, O_RDONLY | O_CLOEXEC);
+        if (r.fd >= 0)
+            bytes = lseek(r.fd, 0, SEEK_END);
+    }
+    if (bytes >= 0) {
+        rc = rim_read(&r, bytes, take, arg);
+        close(r.fd);
+    } else {
+        if (r.path[0]) {
+            snprintf(r.path + strlen(r.path), sizeof r.path - strlen(r.path),
+                     UNFINISHED);
+            r.fd = open(r.path, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0666);
+            rc = rim_list_near(&r, p->file);
+        }
+        if (rc == SP_OK)
+            rc = rim_read_input(&r, p, take, arg);
+        rim_drop(&r);
+    }
+    free(r.rows);
+    free(r.near);
+    return rc;
+}
+
+void vox_rim_remove(const vox_options *o, int file, int n_parts)
+{
+    char path[PATH_MAX];
+
+    for (int part = 0; part < n_parts; part++) {
+        rim_path(o, &(vox_rim_part){file, part, n_parts}, path);
+        unlink(path);
+    }
+}
