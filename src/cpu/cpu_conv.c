@@ -213,7 +213,8 @@ sp_status sp_cpu_conv_grad_input_norm_sums(sp_backend *be, const sp_conv_args *c
 
 enum {
     LEAST_DW_BYTES = 512 << 10, /* of all offsets; less stays in L2 over all tiles */
-    MOST_ROWS_BYTES = 4 << 20   /* of the rows of all tiles */
+    MOST_ROWS_BYTES = 4 << 20,  /* of the rows of all tiles */
+    MOST_ROWS_BF16 = 512 << 10  /* the same in bf16 */
 };
 
 /* Scratch of one weight gradient and its distribution over threads. */
@@ -349,8 +350,9 @@ static sp_status add_bias_grad(sp_backend *be, const sp_conv_wgrad_args *a)
 
 /* Is the gradient formed offset by offset over all tiles? If dW is larger than L2 and
  * the rows of all tiles are few, each tile would read and write all of dW again: 144 ms
- * against 132 in a step of 2,000 voxels. In bf16, which gathers the rows of each run, it
- * was slower (78 ms against 86 to 92). */
+ * against 132 in a step of 2,000 voxels. In bf16, which gathers the rows of each run,
+ * the rows must stay in L2 (17 ms against 24 in a step of 400 voxels). Sums by tiles of
+ * AMX have groups of their own. */
 static bool conv_is_by_offset(const sp_backend *be, const sp_cpu_wgrad *g,
                               const work *w)
 {
@@ -359,9 +361,11 @@ static bool conv_is_by_offset(const sp_backend *be, const sp_cpu_wgrad *g,
     const size_t dy_rows = g->map ? (size_t)g->map->n_out : x_rows;
     const size_t bytes = x_rows * (size_t)g->x.c * sp_elem_bytes(g->x.elem) +
                          dy_rows * (size_t)g->dy.c * sp_elem_bytes(g->dy.elem);
+    const bool is_bf16 = be->precision == SP_BF16;
 
-    return be->precision != SP_BF16 && w->K >= 2 * be->threads &&
-           dw_bytes > LEAST_DW_BYTES && bytes <= MOST_ROWS_BYTES;
+    return !(is_bf16 && be->sums == SP_SUMS_TILES) && w->K >= 2 * be->threads &&
+           dw_bytes > LEAST_DW_BYTES &&
+           bytes <= (is_bf16 ? MOST_ROWS_BF16 : MOST_ROWS_BYTES);
 }
 
 /* Each thread takes offsets, and adds the sums of one to the gradient while they are in
