@@ -64,12 +64,12 @@ static void conv_pack_offset(const sp_backend *be, const sp_pack_args *a, int k)
 
 sp_status sp_cpu_conv_pack(sp_backend *be, const sp_pack_args *args, int n_args)
 {
-    int n = 0;
+    int64_t n = 0;
 
     assert(n_args >= 0 && (args || n_args == 0));
     for (int i = 0; i < n_args; i++)
-        n += args[i].K;
-#pragma omp parallel num_threads(be->threads) if (n > 1)
+        n += (int64_t)args[i].K * args[i].c_in * args[i].c_out;
+#pragma omp parallel num_threads(sp_cpu_threads(be, n))
     for (int i = 0; i < n_args; i++) {
 #pragma omp for schedule(dynamic) nowait
         for (int k = 0; k < args[i].K; k++)
@@ -102,6 +102,21 @@ static sp_status round_operand(sp_backend *be, sp_tensor *x)
     return sp_cpu_copy(be, from, *x, false);
 }
 
+/* The threads for the products of that many pairs. */
+static int conv_threads(const sp_backend *be, int64_t pairs, int c_in, int c_out)
+{
+    return sp_cpu_threads(be, pairs * c_in * c_out / SP_CPU_PRODUCTS);
+}
+
+static int64_t conv_pairs(const sp_conv_args *a)
+{
+    const sp_map *m = a->map;
+
+    if (!m)
+        return a->y.n;
+    return m->n_tiles ? m->start[(size_t)m->n_tiles * (size_t)m->K] : 0;
+}
+
 /* Computes the output tile by tile, with its norm unless that is NULL, and while a tile
  * is still in L2 its part of each of n_sums sums. */
 static sp_status over_tiles(sp_backend *be, const sp_conv_args *a,
@@ -113,6 +128,7 @@ static sp_status over_tiles(sp_backend *be, const sp_conv_args *a,
     sp_cpu_conv conv = {a->map,  a->x,        a->y, a->w_packed,
                         a->bias, a->is_added, NULL, norm};
     int n_tiles = a->map ? a->map->n_tiles : (int)sp_cpu_blocks(a->y.n, SP_TILE), run;
+    const int threads = conv_threads(be, conv_pairs(a), a->x.c, a->y.c);
 
     assert(a->w_packed && (a->map ? a->map->n_in == a->x.n && a->map->n_out == a->y.n
                                   : a->x.n == a->y.n));
@@ -124,9 +140,8 @@ static sp_status over_tiles(sp_backend *be, const sp_conv_args *a,
     SP_TRY(round_operand(be, &conv.x));
     /* Threads get runs of consecutive tiles, so that the rows that a tile prefetches
      * belong to the same thread's next tile. */
-    run = n_tiles / (8 * be->threads) + 1;
-#pragma omp parallel for num_threads(be->threads)                                      \
-    schedule(dynamic, run) if (n_tiles > 1)
+    run = n_tiles / (8 * threads) + 1;
+#pragma omp parallel for num_threads(threads) schedule(dynamic, run)
     for (int t = 0; t < n_tiles; t++) {
         isa->conv_tile(&conv, t);
         for (int i = 0; i < n_sums * SP_CPU_SPANS; i++)
@@ -198,7 +213,8 @@ sp_status sp_cpu_conv_grad_input_norm_sums(sp_backend *be, const sp_conv_args *c
 
 enum {
     LEAST_DW_BYTES = 512 << 10, /* of all offsets; less stays in L2 over all tiles */
-    MOST_ROWS_BYTES = 4 << 20   /* of the rows of all tiles */
+    MOST_ROWS_BYTES = 4 << 20,  /* of the rows of all tiles */
+    MOST_ROWS_BF16 = 512 << 10  /* the same in bf16 */
 };
 
 /* Scratch of one weight gradient and its distribution over threads. */
@@ -266,15 +282,19 @@ sp_conv_bytes sp_cpu_conv_bytes(const sp_backend *be, int K, int c_in, int c_out
             : 0};
 }
 
-static void conv_count_pairs(const sp_cpu_wgrad *g, work *w)
+static void conv_count_pairs(const sp_backend *be, const sp_cpu_wgrad *g, work *w)
 {
     const sp_map *m = g->map;
+    int64_t n = 0;
 
     for (int k = 0; k < w->K; k++)
         w->pairs[k] = m ? 0 : g->end - g->row;
     for (int t = g->tile0; m && t < g->tile1; t++)
         for (int k = 0; k < m->K; k++)
             w->pairs[k] += m->start[t * m->K + k + 1] - m->start[t * m->K + k];
+    for (int k = 0; k < w->K; k++)
+        n += w->pairs[k];
+    w->threads = conv_threads(be, n, g->x.c, g->dy.c);
 }
 
 /* Orders the offsets by falling pairs. */
@@ -330,8 +350,9 @@ static sp_status add_bias_grad(sp_backend *be, const sp_conv_wgrad_args *a)
 
 /* Is the gradient formed offset by offset over all tiles? If dW is larger than L2 and
  * the rows of all tiles are few, each tile would read and write all of dW again: 144 ms
- * against 132 in a step of 2,000 voxels. In bf16, which gathers the rows of each run, it
- * was slower (78 ms against 86 to 92). */
+ * against 132 in a step of 2,000 voxels. In bf16, which gathers the rows of each run,
+ * the rows must stay in L2 (17 ms against 24 in a step of 400 voxels). Sums by tiles of
+ * AMX have groups of their own. */
 static bool conv_is_by_offset(const sp_backend *be, const sp_cpu_wgrad *g,
                               const work *w)
 {
@@ -340,9 +361,11 @@ static bool conv_is_by_offset(const sp_backend *be, const sp_cpu_wgrad *g,
     const size_t dy_rows = g->map ? (size_t)g->map->n_out : x_rows;
     const size_t bytes = x_rows * (size_t)g->x.c * sp_elem_bytes(g->x.elem) +
                          dy_rows * (size_t)g->dy.c * sp_elem_bytes(g->dy.elem);
+    const bool is_bf16 = be->precision == SP_BF16;
 
-    return be->precision != SP_BF16 && w->K >= 2 * be->threads &&
-           dw_bytes > LEAST_DW_BYTES && bytes <= MOST_ROWS_BYTES;
+    return !(is_bf16 && be->sums == SP_SUMS_TILES) && w->K >= 2 * be->threads &&
+           dw_bytes > LEAST_DW_BYTES &&
+           bytes <= (is_bf16 ? MOST_ROWS_BF16 : MOST_ROWS_BYTES);
 }
 
 /* Each thread takes offsets, and adds the sums of one to the gradient while they are in
@@ -354,7 +377,7 @@ static void conv_add_by_offset(sp_backend *be, const sp_conv_wgrad_args *a,
     const size_t size = (size_t)a->x.c * (size_t)a->dy.c;
 
     memset(w->owner, 0, (size_t)w->K * (size_t)w->n_panels * sizeof *w->owner);
-#pragma omp parallel num_threads(be->threads)
+#pragma omp parallel num_threads(w->threads)
     {
         sp_cpu_wgrad g = *all;
 
@@ -379,10 +402,11 @@ static void conv_add_by_panel(sp_backend *be, const sp_conv_wgrad_args *a,
 
     share_out(w);
     memset(w->dw, 0, (size_t)w->K * w->step * sizeof *w->dw);
-#pragma omp parallel for num_threads(be->threads) schedule(static, 1)
+#pragma omp parallel for num_threads(w->threads) schedule(static, 1)
     for (int thread = 0; thread < w->threads; thread++)
         isa->wgrad(g, thread);
-#pragma omp parallel for num_threads(be->threads) if (w->K > 1)
+#pragma omp parallel for num_threads(                                                  \
+    sp_cpu_threads(be, (int64_t)w->K *(int64_t)w->step))
     for (int k = 0; k < w->K; k++)
         isa->unpack_add(w->dw + (size_t)k * w->step, a->x.c, a->dy.c,
                         a->dw + (size_t)k * (size_t)a->x.c * (size_t)a->dy.c);
@@ -407,7 +431,7 @@ sp_status sp_cpu_conv_grad_weight(sp_backend *be, const sp_conv_wgrad_args *a)
     g.dw = w.dw;
     g.owner = w.owner;
     g.k1 = w.K;
-    conv_count_pairs(&g, &w);
+    conv_count_pairs(be, &g, &w);
     conv_order_offsets(&w);
     if (conv_is_by_offset(be, &g, &w))
         conv_add_by_offset(be, a, &g, &w);

@@ -183,6 +183,24 @@ static inline const sp_cpu_isa *sp_cpu_products_of(const sp_backend *be)
 /* Chooses the tables, and be->sums if it is SP_SUMS_AUTO. SP_EUSAGE: SP_CPU_ISA. */
 sp_status sp_cpu_choose(sp_backend *be, sp_cpu *cpu);
 
+/* Least elements for several threads, and multiply-adds that take as long as one. With
+ * a second thread an operation takes 8 us more of processor time, and 10 to 40 us until
+ * both are done; 64 Ki elements in L2 take a thread 20. */
+enum { SP_CPU_LEAST_SHARED = 64 << 10, SP_CPU_PRODUCTS = 16 };
+
+/* The threads for an operation on so many elements: one or all, since OpenMP ends and
+ * starts threads if teams of several sizes follow one another. */
+static inline int sp_cpu_threads(const sp_backend *be, int64_t elements)
+{
+    return elements < SP_CPU_LEAST_SHARED ? 1 : be->threads;
+}
+
+/* The same for a tensor. */
+static inline int sp_cpu_threads_of(const sp_backend *be, sp_tensor x)
+{
+    return sp_cpu_threads(be, x.n * x.c);
+}
+
 /* Lends scratch memory: at least `bytes` bytes, 64-byte aligned, valid until the next
  * call for the same use. The memory is kept and grown, so that a step allocates nothing
  * once the largest layer has run. Training thread only. SP_EMEM. */

@@ -35,7 +35,7 @@ static sp_status cpu_loss_of_rows(sp_backend *be, const sp_loss_args *a)
     span = (sp_cpu_span *)(part + 2 * (size_t)n);
     prediction = a->prediction ? a->prediction : (int32_t *)(span + n);
     sp_cpu_spans(a->sample_row, a->n_samples, SP_CPU_ROW_BLOCK, span);
-#pragma omp parallel for num_threads(be->threads) if (n > 1)
+#pragma omp parallel for num_threads(sp_cpu_threads_of(be, a->logits))
     for (int i = 0; i < n; i++)
         isa->loss(a, prediction, span[i].row, span[i].end, part + 2 * (size_t)i);
     memset(a->sums, 0, (size_t)a->n_samples * 2 * sizeof *a->sums);

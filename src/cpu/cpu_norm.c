@@ -76,7 +76,7 @@ static sp_status norm_sum_rows(sp_backend *be, sp_tensor x, const int32_t *sampl
 
     SP_TRY(sp_cpu_take_sums(be, x.c, sample_row, n_samples, &s, 1));
     s.norm = norm;
-#pragma omp parallel for num_threads(be->threads) if (x.n > SP_CPU_ROW_BLOCK)
+#pragma omp parallel for num_threads(sp_cpu_threads_of(be, x))
     for (int i = 0; i < s.n * SP_CPU_SPANS; i++)
         sp_cpu_sum_span(isa, x, &s, i);
     sp_cpu_add_sums(&s, n_samples, sums);
@@ -100,7 +100,7 @@ sp_status sp_cpu_norm_apply(sp_backend *be, const sp_norm_args *a)
     assert(sp_norm_is_sound(a));
     if (a->finish)
         SP_TRY(sp_cpu_norm_finish(be, a->finish));
-#pragma omp parallel for num_threads(be->threads) if (n_blocks > 1)
+#pragma omp parallel for num_threads(sp_cpu_threads_of(be, a->x))
     for (int64_t i = 0; i < n_blocks; i++)
         isa->norm_apply(a, i * size, sp_least((i + 1) * size, n));
     return SP_OK;
@@ -132,7 +132,7 @@ sp_status sp_cpu_norm_grad_apply(sp_backend *be, const sp_norm_grad_args *a)
     assert(sp_norm_grad_is_sound(a));
     if (a->finish)
         SP_TRY(sp_cpu_norm_grad_finish(be, a->finish));
-#pragma omp parallel for num_threads(be->threads) if (n_blocks > 1)
+#pragma omp parallel for num_threads(sp_cpu_threads_of(be, a->x))
     for (int64_t i = 0; i < n_blocks; i++)
         isa->norm_grad_apply(a, i * size, sp_least((i + 1) * size, n));
     return SP_OK;

@@ -31,7 +31,7 @@ static sp_status cpu_optim_update(sp_backend *be, rule_fn *rule, const sp_optim_
     const int64_t size = SP_CPU_FLAT_BLOCK, n_blocks = sp_cpu_blocks(a->n, size);
 
     assert(sp_update_is_sound(a));
-#pragma omp parallel for num_threads(be->threads) if (n_blocks > 1)
+#pragma omp parallel for num_threads(sp_cpu_threads(be, a->n))
     for (int64_t i = 0; i < n_blocks; i++)
         update_block(rule, a, i * size, sp_least((i + 1) * size, a->n));
     return SP_OK;
@@ -56,7 +56,7 @@ sp_status sp_cpu_sum_squares(sp_backend *be, const float *g, int64_t n, double *
 
     assert(n >= 0 && (g || n == 0) && sum);
     SP_TRY(sp_cpu_scratch(be, (size_t)n_blocks * sizeof *part, (void **)&part));
-#pragma omp parallel for num_threads(be->threads) if (n_blocks > 1)
+#pragma omp parallel for num_threads(sp_cpu_threads(be, n))
     for (int64_t i = 0; i < n_blocks; i++)
         part[i] = isa->sum_squares(g + i * size, sp_least(size, n - i * size));
     *sum = 0;

@@ -10,7 +10,7 @@ sp_status sp_cpu_relu(sp_backend *be, sp_tensor x, float slope, sp_tensor y)
     const int64_t n = x.n, size = SP_CPU_ROW_BLOCK, n_blocks = sp_cpu_blocks(n, size);
 
     assert(sp_tensors_match(x, y));
-#pragma omp parallel for num_threads(be->threads) if (n_blocks > 1)
+#pragma omp parallel for num_threads(sp_cpu_threads_of(be, x))
     for (int64_t i = 0; i < n_blocks; i++)
         isa->relu(x, slope, y, i * size, sp_least((i + 1) * size, n));
     return SP_OK;
@@ -23,7 +23,7 @@ sp_status sp_cpu_relu_grad(sp_backend *be, sp_tensor y, float slope, sp_tensor d
     const int64_t n = y.n, size = SP_CPU_ROW_BLOCK, n_blocks = sp_cpu_blocks(n, size);
 
     assert(sp_tensors_match(y, dy) && sp_tensors_match(dy, dx));
-#pragma omp parallel for num_threads(be->threads) if (n_blocks > 1)
+#pragma omp parallel for num_threads(sp_cpu_threads_of(be, y))
     for (int64_t i = 0; i < n_blocks; i++)
         isa->relu_grad(y, slope, dy, dx, is_added, i * size,
                        sp_least((i + 1) * size, n));
@@ -43,7 +43,7 @@ sp_status sp_cpu_copy(sp_backend *be, sp_tensor x, sp_tensor y, bool is_added)
     const int64_t n = x.n, size = SP_CPU_ROW_BLOCK, n_blocks = sp_cpu_blocks(n, size);
 
     assert(sp_tensors_match(x, y));
-#pragma omp parallel for num_threads(be->threads) if (n_blocks > 1)
+#pragma omp parallel for num_threads(sp_cpu_threads_of(be, x))
     for (int64_t i = 0; i < n_blocks; i++)
         if (x.elem != y.elem)
             sp_cpu_rows_of(be, SP_ELEM_BF16)
@@ -64,9 +64,10 @@ sp_status sp_cpu_dropout(sp_backend *be, const sp_dropout_args *a)
     for (int b = 0; b < a->n_samples; b++) {
         const sp_rng rng =
             sp_rng_open(a->seed, SP_RNG_DROPOUT, a->epoch, (uint64_t)a->sample_id[b]);
-        const int32_t first = a->sample_row[b];
-#pragma omp parallel for num_threads(be->threads)
-        for (int32_t i = first; i < a->sample_row[b + 1]; i++)
+        const int32_t first = a->sample_row[b], end = a->sample_row[b + 1];
+        const int threads = sp_cpu_threads(be, (int64_t)(end - first) * a->x.c);
+#pragma omp parallel for num_threads(threads)
+        for (int32_t i = first; i < end; i++)
             isa->dropout(&rng, sp_dropout_block(a->layer, i - first, 0), a->p,
                          sp_row_bytes(a->x, i), a->x.c, sp_row_bytes(a->y, i));
     }

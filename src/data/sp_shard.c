@@ -18,8 +18,8 @@ sp_index_array sp_index_array_of(sp_dataset *set, int i)
         {(void **)&set->offset, offsets, sizeof *set->offset},
         {(void **)&set->point_offset, set->has_points ? offsets : 0,
          sizeof *set->point_offset},
-        {(void **)&set->cost, set->has_cost ? n : 0,
-         SP_COST_COLUMNS * sizeof *set->cost},
+        {(void **)&set->costs.word, set->has_cost ? sp_costs_words(&set->costs, n) : 0,
+         sizeof *set->costs.word},
         {(void **)&set->context_offset, set->has_blocks ? offsets : 0,
          sizeof *set->context_offset},
         {(void **)&set->block, blocks, sizeof *set->block},
@@ -137,8 +137,15 @@ int64_t sp_dataset_cost(const sp_dataset *set, int64_t sample)
 {
     assert(0 <= sample && sample < set->n_samples);
     if (set->has_cost)
-        return set->cost[sample * SP_COST_COLUMNS + SP_COST_COLUMNS - 1];
+        return sp_costs_get(&set->costs, sample, SP_COST_COLUMNS - 1);
     return sp_dataset_voxels(set, sample);
+}
+
+int64_t sp_dataset_cost_column(const sp_dataset *set, int64_t sample, int column)
+{
+    assert(set->has_cost && 0 <= sample && sample < set->n_samples);
+    return column ? sp_costs_get(&set->costs, sample, column)
+                  : sp_dataset_voxels(set, sample);
 }
 
 /* ---- columns ---- */

@@ -13,10 +13,9 @@
 
 #include "comm/sp_comm.h"
 #include "compute/sp_tensor.h"
+#include "data/sp_costs.h"
 #include "data/sp_recipe.h"
 #include "deck/sp_deck.h"
-
-enum { SP_COST_COLUMNS = 6 };
 
 /* The place and the type of one dataset in its file. */
 typedef struct sp_extent {
@@ -85,9 +84,7 @@ typedef struct sp_dataset {
      * shard[i].first_sample + i. */
     int64_t *offset;
     int64_t *point_offset; /* the same for points; NULL: no points stored */
-    /* [n_samples][SP_COST_COLUMNS] voxels at strides 1, 2, 4, 8, 16 and pairs of a 3^3
-     * kernel; NULL: not stored. */
-    int64_t *cost;
+    sp_costs costs;        /* [n_samples] rows; empty without has_cost */
     sp_texts name; /* [n_samples] names of the samples' sources; empty: not stored */
     /* The next three are empty without has_blocks. */
     int64_t *context_offset; /* as point_offset, of the points of margins */
@@ -215,6 +212,8 @@ int64_t sp_dataset_context(const sp_dataset *set, int64_t sample);
 /* The work of a sample, used to balance samples: the pairs of the 3^3 kernel if they
  * are known, else the voxels. */
 int64_t sp_dataset_cost(const sp_dataset *set, int64_t sample);
+/* A column of the sample's row of /cost; the set has_cost. */
+int64_t sp_dataset_cost_column(const sp_dataset *set, int64_t sample, int column);
 
 /* Reads one sample. Thread-safe: it uses no HDF5, and shares only the table of open
  * files and the cache of unpacked chunks, which have locks. Features of other types are

@@ -287,17 +287,22 @@ static sp_status check_cost(const header *h, int64_t sample, int column, int64_t
 static sp_status read_cost(const header *h)
 {
     sp_dataset *set = h->set;
+    const int64_t n = set->n_samples;
     sp_extent extent = {0};
+    int64_t *cost = NULL;
+    sp_status rc;
 
-    SP_TRY(find_optional(h, "/cost", 2, set->n_samples, SP_COST_COLUMNS, &extent));
+    SP_TRY(find_optional(h, "/cost", 2, n, SP_COST_COLUMNS, &extent));
     set->has_cost = extent.type_size > 0;
     if (!set->has_cost)
         return SP_OK;
-    SP_TRY(read_integers(h, &extent, &set->cost));
-    for (int64_t i = 0; i < set->n_samples * SP_COST_COLUMNS; i++)
-        SP_TRY(check_cost(h, i / SP_COST_COLUMNS, (int)(i % SP_COST_COLUMNS),
-                          set->cost[i]));
-    return SP_OK;
+    rc = read_integers(h, &extent, &cost);
+    for (int64_t i = 0; rc == SP_OK && i < n * SP_COST_COLUMNS; i++)
+        rc = check_cost(h, i / SP_COST_COLUMNS, (int)(i % SP_COST_COLUMNS), cost[i]);
+    if (rc == SP_OK)
+        rc = sp_costs_pack(&set->costs, cost, n);
+    free(cost);
+    return rc;
 }
 
 /* Joins a text of each sample. */

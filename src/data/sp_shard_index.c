@@ -265,6 +265,7 @@ static void count(sp_dataset *set, sp_dataset *part, int64_t n)
     set->has_cost = set->has_names = set->has_blocks = true;
     for (int64_t i = 0; i < n; i++) {
         set->has_cost &= part[i].has_cost;
+        sp_costs_widen(&set->costs, &part[i].costs);
         set->has_names &= part[i].has_names;
         set->has_blocks &= part[i].has_blocks;
         part[i].shard->first_sample = set->n_samples;
@@ -294,19 +295,27 @@ static size_t place_arrays(sp_dataset *set)
     return bytes;
 }
 
-/* Moves the arrays of the files into the set's. */
+/* Moves the arrays of the files into the set's. Files have costs of other widths. */
 static void fill_arrays(sp_dataset *set, sp_dataset *part)
 {
+    int64_t sample = 0;
+
     for (int k = 0; k < SP_INDEX_ARRAYS; k++) {
         const sp_index_array whole = sp_index_array_of(set, k);
         char *to = whole.n > 0 ? *whole.at : NULL;
 
+        if (to && k == SP_INDEX_COSTS)
+            memset(to, 0, (size_t)whole.n * whole.size);
         for (int i = 0; i < set->n_shards; i++) {
             const sp_index_array from = sp_index_array_of(&part[i], k);
             const size_t bytes = (size_t)from.n * from.size;
 
-            if (to && bytes)
+            if (to && k == SP_INDEX_COSTS) {
+                sp_costs_copy(&set->costs, sample, &part[i].costs, part[i].n_samples);
+                sample += part[i].n_samples;
+            } else if (to && bytes) {
                 memcpy(to, *from.at, bytes);
+            }
             to = to ? to + bytes : NULL;
             free(*from.at);
             *from.at = NULL;

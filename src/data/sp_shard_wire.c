@@ -18,6 +18,7 @@ static void wire_sizes(sp_wire *wire, sp_dataset *set)
     sp_wire_flag(wire, &set->has_subvoxel);
     sp_wire_flag(wire, &set->has_points);
     sp_wire_flag(wire, &set->has_cost);
+    sp_wire_bytes(wire, set->costs.bits, sizeof set->costs.bits);
     sp_wire_flag(wire, &set->has_names);
     sp_wire_flag(wire, &set->has_blocks);
     sp_wire_bytes(wire, &set->name.n_bytes, sizeof set->name.n_bytes);

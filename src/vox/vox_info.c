@@ -188,15 +188,14 @@ static sp_status find_cost(const info *in, const sp_sample *s)
 {
     const sp_shard *shard = &in->set.shard[sp_dataset_shard_of(&in->set, s->id)];
     int64_t *cost = in->cost + SP_COST_COLUMNS * s->id;
-    const int64_t *stored =
-        in->set.cost ? in->set.cost + SP_COST_COLUMNS * s->id : cost;
+    int64_t stored[SP_COST_COLUMNS];
 
-    if (in->set.cost && !in->wants_samples && s->id != shard->first_sample) {
-        memcpy(cost, stored, SP_COST_COLUMNS * sizeof *cost);
+    for (int k = 0; in->set.has_cost && k < SP_COST_COLUMNS; k++)
+        cost[k] = stored[k] = sp_dataset_cost_column(&in->set, s->id, k);
+    if (in->set.has_cost && !in->wants_samples && s->id != shard->first_sample)
         return SP_OK;
-    }
     SP_TRY(sp_grid_cost(s->coords, s->n, cost));
-    for (int k = 0; k < SP_COST_COLUMNS; k++)
+    for (int k = 0; in->set.has_cost && k < SP_COST_COLUMNS; k++)
         if (stored[k] != cost[k])
             return SP_FAIL(SP_EDATA,
                            "%s:/cost: sample %lld: column %d is %lld, expected %lld "

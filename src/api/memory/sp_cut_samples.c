@@ -79,7 +79,7 @@ void sp_budget_set_slots(sp_budget *b, int64_t n_batches)
 /* The column of /cost with the voxels of the network's finest level, or -1. */
 static int first_column(const sp_budget *b)
 {
-    for (int i = 0; b->set->cost && i < SP_COST_COLUMNS - 1; i++)
+    for (int i = 0; b->set->has_cost && i < SP_COST_COLUMNS - 1; i++)
         if (b->foreseer.what.factor == (double)(1 << i))
             return i;
     return -1;
@@ -126,7 +126,7 @@ static void foresee(const sp_budget *b, int64_t sample, sp_load *load)
             voxels *= ratio(b->like.voxels[l], b->like.voxels[l - 1]);
         if (column >= 0 && column + l < SP_COST_COLUMNS - 1 &&
             l < sp_plan_first_dilated(spec))
-            voxels = (double)b->set->cost[sample * SP_COST_COLUMNS + column + l];
+            voxels = (double)sp_dataset_cost_column(b->set, sample, column + l);
         load->voxels[l] = (int64_t)ceil(part * voxels);
     }
     cut_add_pasted(b, load);
@@ -275,9 +275,8 @@ static int64_t least_of(sp_budget *b, int64_t sample)
     for (int l = 0; column >= 0 && l < b->foreseer.what.graph->spec.n_levels &&
                     column + l < SP_COST_COLUMNS - 1;
          l++)
-        load.voxels[l] =
-            (int64_t)(kept *
-                      (double)b->set->cost[sample * SP_COST_COLUMNS + column + l]);
+        load.voxels[l] = (int64_t)(kept * (double)sp_dataset_cost_column(b->set, sample,
+                                                                         column + l));
     sp_budget_weigh(b, &load, part);
     return part[SP_ACTIVATIONS] + part[SP_BATCHES] / b->foreseer.n_slots +
            part[SP_SCRATCH];

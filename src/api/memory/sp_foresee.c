@@ -19,8 +19,9 @@
 /* The memory of the program itself (MPI, HDF5, code, threads and heap, after a first
  * checkpoint), and the addition for each other rank of the node. Measured with MPICH
  * 4.0 in small runs: 21 to 31 MiB, and 20 to 35 MiB more of large pages that are in use
- * only in part, which count only in small runs. */
-static const int64_t PROGRAM_BYTES = 46 << 20, NEIGHBOUR_BYTES = 1 << 20;
+ * only in part, which count only in small runs. Runs of 1 to 16 ranks take the same; a
+ * rank that exchanges messages with every other one takes 50 KiB more for each. */
+static const int64_t PROGRAM_BYTES = 46 << 20, NEIGHBOUR_BYTES = 64 << 10;
 /* PARAM_BYTES are kept for a parameter beyond its numbers, mostly HDF5's datasets of a
  * checkpoint. Measured: minkunet101 with few channels needs 5 MiB more than its
  * numbers. */

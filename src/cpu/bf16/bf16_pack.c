@@ -1,7 +1,7 @@
 /* Weights of a convolution, rounded to bf16 and packed in pairs of input channels. */
 #include "cpu/bf16/bf16.h"
 
-static uint32_t bf16_word_of(float low, float high)
+INLINE uint32_t bf16_word_of(float low, float high)
 {
     return sp_bf16_of(low) | (uint32_t)sp_bf16_of(high) << 16;
 }
@@ -22,31 +22,32 @@ void BF16(pack_rows)(const float *w, int c_in, int c_out, int at, int width, int
 
 enum { SQUARE = 64 /* words that are rounded before they are transposed */ };
 
-/* Rounds words at .. at + n - 1 of a row of c_in weights. */
+/* Rounds words at .. at + n - 1 of a row of c_in weights: in memory they are halves one
+ * after the other. */
 static void round_words(const float *row, int c_in, int at, int n,
-                        uint32_t *restrict word)
+                        uint16_t *restrict half)
 {
-    const int whole = min_i(n, c_in / 2 - at);
+    const int whole = min_i(2 * n, c_in - 2 * at);
 
     for (int i = 0; i < whole; i++)
-        word[i] = bf16_word_of(row[2 * (at + i)], row[2 * (at + i) + 1]);
-    if (whole < n)
-        word[whole] = bf16_word_of(row[c_in - 1], 0);
+        half[i] = sp_bf16_of(row[2 * at + i]);
+    if (whole < 2 * n)
+        half[whole] = 0;
 }
 
 void BF16(pack_columns)(const float *w, int c_in, int at, int width, int ld,
                         float *packed)
 {
-    uint32_t word[SQUARE * SQUARE];
+    _Alignas(64) uint16_t half[2 * SQUARE * SQUARE];
     const int n_words = (c_in + 1) / 2;
 
     for (int first = 0; first < n_words; first += SQUARE) {
         const int n = min_i(SQUARE, n_words - first);
         for (int j = 0; j < width; j++)
             round_words(w + (size_t)(at + j) * (size_t)c_in, c_in, first, n,
-                        word + j * SQUARE);
+                        half + 2 * j * SQUARE);
         ISA(transpose)
-        ((const float *)(const void *)word, SQUARE, n, width, (size_t)ld,
+        ((const float *)(const void *)half, SQUARE, n, width, (size_t)ld,
          packed + (size_t)first * (size_t)ld);
     }
 }

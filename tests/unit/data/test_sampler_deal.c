@@ -13,6 +13,8 @@ static int64_t offset[MAX_SAMPLES + 1], cost[MAX_SAMPLES][SP_COST_COLUMNS];
 static sp_shard shard;
 static int node_of_rank[MAX_RANKS];
 
+static sp_costs costs;
+
 /* n samples of skewed sizes, some of them empty; cost is not proportional to voxels. */
 static sp_dataset fake_set(int n, uint64_t seed)
 {
@@ -29,7 +31,9 @@ static sp_dataset fake_set(int n, uint64_t seed)
         cost[i][SP_COST_COLUMNS - 1] = cost[i][0] * (5 + i % 9);
     }
     set.offset = offset;
-    set.cost = &cost[0][0];
+    free(costs.word); /* one set at a time */
+    OK(sp_costs_pack(&costs, cost[0], n));
+    set.costs = costs;
     set.n_voxels = offset[n];
     return set;
 }
