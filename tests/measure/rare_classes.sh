@@ -47,10 +47,10 @@ classes() {
 }
 for kind in ${KINDS:-ce lovasz lovasz_sqrt lovasz_log}; do
     for seed in ${SEEDS:-1 2 3}; do
-        train $kind $seed
+        train "$kind" "$seed"
         file=$kind-$seed/metrics.jsonl
-        echo "$kind $seed $(number $file point_accuracy) $(number $file point_miou) $(classes $file low)" \
-            "$(classes $file medium) $(number $file ema_point_accuracy) $(number $file ema_point_miou)"
+        echo "$kind $seed $(number "$file" point_accuracy) $(number "$file" point_miou) $(classes "$file" low)" \
+            "$(classes "$file" medium) $(number "$file" ema_point_accuracy) $(number "$file" ema_point_miou)"
     done
 done | awk '
     BEGIN { print "kind         seed  accuracy   mIoU    low  medium   ema: accuracy   mIoU" }
