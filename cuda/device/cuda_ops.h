@@ -8,7 +8,7 @@
  *     conv     cuda_conv_pack.cu --> cuda_conv.cu, cuda_conv_wgmma.cu, cuda_wgrad.cu;
  *              cuda_tile.h lists their tiles, cuda_tiles.cu times them and chooses
  *     rows     cuda_norm.cu, cuda_sums.cu, cuda_pointwise.cu, cuda_pool.cu,
- *              cuda_loss.cu, cuda_optim.cu
+ *              cuda_interpolate.cu, cuda_loss.cu, cuda_optim.cu
  *     reduce   sums over ranks: NCCL, MPI through pinned memory, peer memory
  *
  * Every sum has one fixed order; there are no floating-point atomics.

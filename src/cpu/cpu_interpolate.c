@@ -90,7 +90,7 @@ static void interpolate_grad_columns(const sp_interpolate_args *a, const sp_line
                                      int j0, int n)
 {
     const sp_map *m = a->map;
-    float w[CORNERS], sum[CORNERS][COLUMNS];
+    float w[CORNERS], g[COLUMNS], sum[CORNERS][COLUMNS];
     int32_t row = 0;
     corners at;
 
@@ -102,9 +102,11 @@ static void interpolate_grad_columns(const sp_interpolate_args *a, const sp_line
             memset(sum, 0, sizeof sum);
             for (; row < of->n && sp_lineage_ancestor(of, row) == up; row++) {
                 interpolate_weigh(of, row, own, w);
+                for (int j = 0; j < n; j++)
+                    g[j] = sp_get(a->dy, row, j0 + j);
                 for (int k = 0; k < CORNERS; k++)
-                    for (int j = 0; j < n; j++)
-                        sum[k][j] += w[k] * sp_get(a->dy, row, j0 + j);
+                    for (int j = 0; w[k] > 0 && j < n; j++)
+                        sum[k][j] += w[k] * g[j];
             }
             interpolate_add(a, own, j0, n, sum);
         }

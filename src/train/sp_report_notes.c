@@ -2,12 +2,13 @@
 #include "train/sp_report.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "base/sp_log.h"
 #include "api/sp_resources.h"
+#include "base/sp_log.h"
 
 /* ---- the batch ---- */
 
@@ -152,6 +153,24 @@ static sp_status report_classes(sp_resources *r)
     return rc;
 }
 
+/* Warns if an average begins with weights that it keeps to the end: of the first ones it
+ * has train.ema to the power of the steps. */
+static void print_average(const sp_config *config, const sp_sampler *sampler)
+{
+    const double epoch = (double)sp_sampler_steps_per_epoch(sampler);
+    const double steps = config->train.steps > 0 ? (double)config->train.steps
+                                                 : epoch * config->train.epochs;
+    const double first = pow(config->train.ema, fmax(1, steps) - 1);
+
+    if (config->train.ema > 0 && steps >= 20 && first > 0.05)
+        sp_log_warn0(
+            "train.ema = %g averages over about %.0f steps, and the training has "
+            "%.0f: %.0f %% of its average are the weights after the first step; "
+            "%.3g is for the last tenth of the training",
+            config->train.ema, 1 / (1 - config->train.ema), steps, 100 * first,
+            1 - 10 / steps);
+}
+
 sp_status sp_report_notes(sp_resources *r, const sp_sampler *sampler)
 {
     const sp_config *config = r->config;
@@ -161,6 +180,7 @@ sp_status sp_report_notes(sp_resources *r, const sp_sampler *sampler)
     print_large_batch(sampler);
     print_rate(config, sampler);
     print_momentum(config);
+    print_average(config, sampler);
     if (!r->val.n_shards || config->run.eval_every <= 0)
         return SP_OK;
     if (!r->val.has_labels)

@@ -39,6 +39,7 @@ counts() {
 }
 for n in 1 3; do
     for keys in '0 eval.views=4' 'b eval.merge=true' 'b eval.merge=true eval.views=3'; do
+        # shellcheck disable=SC2086 # a list of overrides
         set -- ${keys#* }
         run $n 0 eval base.deck "run.dir=m-$n-$#-$1" run.checkpoint=cut/checkpoints/best.h5 \
             "data.val=whole-${keys%% *}*.h5" "$range" "$@"

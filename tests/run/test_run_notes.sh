@@ -71,6 +71,13 @@ run 2 0 base.deck run.dir=warm batch.size=150 train.warmup_steps=2 run.log_every
 test "$(sed -n 's/.*"event":"step".*"lr":\([^,]*\),.*/\1/p' warm/metrics.jsonl | tr '\n' ' ')" = \
     '0.050000000000000003 0.10000000000000001 ' || fail "warm-up of steps of all samples"
 
+# An average that is longer than the training.
+told 1 'train.ema = 0.99 averages over about 100 steps, and the training has 30: 75 % of its average are' \
+    train.ema=0.99 train.steps=30
+untold 1 'averages over' train.ema=0.9 train.steps=30
+untold 1 'averages over' train.ema=0.99 train.epochs=100 train.steps=0
+untold 1 'averages over' train.ema=0.9 train.steps=4
+
 # A file in data.train and in data.val, under any name.
 ln -s u.h5 link.h5
 told 2 'files of data.val that are in data.train too: 1 of 1'
