@@ -140,7 +140,8 @@ sp_status sp_resources_open_net(sp_resources *r, const float *class_weight)
     rc = sp_graph_build(&r->graph, config, r->n_columns, r->n_classes);
     if (rc == SP_OK)
         rc = sp_foresee_fit(&what, options.transport,
-                            (int64_t)(r->resolved.memory_mb * (1 << 20)));
+                            (int64_t)(r->resolved.memory_mb * (1 << 20)),
+                            &r->weight_bytes);
     if (rc == SP_OK) {
         rc = sp_net_create(&r->net, &r->graph, &r->backend, r->comm, &options);
     }

@@ -85,6 +85,9 @@ typedef struct sp_resources {
     struct sp_session *session; /* a program's; NULL in the library */
     /* Models that are averaged with this one (train/sp_members.h); NULL: no others. */
     struct sp_members *members;
+    /* Weights that the rank holds: of the other models, which the estimate of memory
+     * adds, set by the caller of sp_resources_open_net; of all with this one. */
+    int64_t beside_bytes, weight_bytes;
 
     sp_placement placement; /* ranks to devices; empty if no device was asked for */
     sp_backend backend;

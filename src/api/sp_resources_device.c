@@ -359,6 +359,7 @@ sp_foresight sp_resources_foresight(const sp_resources *r, const sp_backend *bac
         .n_views = views.n,
         .has_scaled_views = sp_views_are_scaled(&views),
         .merging_bytes = merging_bytes,
+        .beside_bytes = r->beside_bytes,
     };
 }
 

@@ -362,6 +362,16 @@ void sp_machine_trim(void)
 #endif
 }
 
+void sp_machine_bound_heap(void)
+{
+#ifdef __GLIBC__
+    enum { LARGE = 256 << 10 };
+
+    mallopt(M_ARENA_MAX, 1);
+    mallopt(M_MMAP_THRESHOLD, LARGE);
+#endif
+}
+
 void sp_machine_zero(void *data, size_t bytes)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)data;

@@ -67,6 +67,11 @@ double sp_machine_children_s(void);
 void sp_machine_zero(void *data, size_t bytes);
 /* Gives freed memory that malloc keeps back to the system. */
 void sp_machine_trim(void);
+/* Lets malloc keep little of what is freed, for a program whose threads come and go: all
+ * threads started later share one heap, and blocks from 256 KiB are the system's own. By
+ * default glibc has a heap for each thread, and moves that bound up as blocks are freed.
+ */
+void sp_machine_bound_heap(void);
 /* Finds the first line of a file of the system that begins so, and writes its rest to
  * line [size]; false: no line does, and line is empty. */
 bool sp_machine_line(const char *path, const char *begin, char *line, size_t size);

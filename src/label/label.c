@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/sp_log.h"
+#include "base/sp_machine.h"
 #include "label/label_scan.h"
 #include "label/label_table.h"
 
@@ -141,6 +142,8 @@ sp_status sp_label(int argc, char **argv, sp_comm *comm)
                      : SP_FAIL(SP_EMEM, "no memory for options");
 
     assert(argc >= 1 && argv && comm);
+    /* A scan has threads of its own, whose heaps would keep what they freed. */
+    sp_machine_bound_heap();
     rc = sp_comm_agree(comm, rc);
     if (rc == SP_OK && o->is_help) {
         if (comm->rank == 0)

@@ -100,7 +100,7 @@ sp_status sp_check_memory(sp_resources *r, sp_sampler *sampler, sp_sampler *val)
     SP_TRY(sp_comm_agree(r->comm, rc));
     SP_TRY(sp_comm_bcast(comm, &view, sizeof view, 0));
     be.ops = sp_backend_find(view.is_cuda ? "cuda" : "cpu");
-    SP_TRY(sp_comm_agree(comm, sp_foresee_fit(&f, true, memory_of_deck(r))));
+    SP_TRY(sp_comm_agree(comm, sp_foresee_fit(&f, true, memory_of_deck(r), NULL)));
     /* The cut comes first, since it can refuse samples without reading them. */
     SP_TRY(check_cut(r, &f, sampler, val, view.memory_bytes));
     sp_cut_close(&r->cut);

@@ -177,12 +177,19 @@ static sp_status members_open_single(sp_member *k, const sp_resources *first,
 sp_status sp_members_open_nets(sp_members *m, const sp_dataset *set,
                                const sp_views *views)
 {
+    sp_resources *first = &m->first->resources;
+    int64_t weights = first->weight_bytes;
+
     for (int k = 0; k < m->n; k++) {
+        sp_resources *r = &m->member[k].infer.resources;
+
+        r->beside_bytes = weights;
         SP_TRY(sp_infer_open_net_beside(&m->member[k].infer, m->first));
-        SP_TRY(sp_comm_agree(
-            m->first->resources.comm,
-            members_open_single(&m->member[k], &m->first->resources, set, views)));
+        weights = r->weight_bytes;
+        SP_TRY(sp_comm_agree(first->comm,
+                             members_open_single(&m->member[k], first, set, views)));
     }
+    first->beside_bytes = weights - first->weight_bytes;
     return SP_OK;
 }
 

@@ -9,21 +9,21 @@
 #include <unistd.h>
 
 #include "base/sp_file.h"
-#include "base/sp_list.h"
 #include "base/sp_pulse.h"
 #include "vox/vox_cloud.h"
 
 #define UNFINISHED ".new"
 
+enum { ROWS = 4096 /* that are held at a time */ };
+
 /* A rim while it is read or made. A row is a point: x, y, z and its attributes. */
 typedef struct rim {
     const vox_options *options;
     char path[PATH_MAX];
-    int fd;        /* -1: it is neither read nor made */
-    int64_t at, n; /* byte of the file; rows that are held */
-    size_t row;    /* doubles of a row */
-    double *rows;  /* [room bytes] */
-    size_t room;
+    int fd;           /* -1: it is neither read nor made */
+    int64_t at, n;    /* byte of the file; rows that are held */
+    size_t row;       /* doubles of a row */
+    double *rows;     /* [ROWS] */
     vox_extent *near; /* [n_near] where other inputs need points */
     int n_near;
 } rim;
@@ -37,10 +37,8 @@ static void rim_path(const vox_options *o, const vox_rim_part *p, char path[PATH
 
 static sp_status rim_read(rim *r, int64_t bytes, vox_rim_take *take, void *arg)
 {
-    const size_t most = SP_SCAN_BLOCK * r->row * sizeof *r->rows;
+    const size_t most = ROWS * r->row * sizeof *r->rows;
 
-    if (!sp_list_reserve(&r->rows, &r->room, most))
-        return SP_FAIL(SP_EMEM, "%s: no memory to read it", r->path);
     while (r->at < bytes) {
         const size_t left = (size_t)(bytes - r->at), n = left < most ? left : most;
 
@@ -100,29 +98,33 @@ static void rim_drop(rim *r)
     r->fd = -1;
 }
 
-/* Writes the points that other inputs need. A disk without room for them has no rim. */
-static sp_status rim_add(rim *r, const sp_scan_points *points)
+/* Writes the rows that are held. A disk without room for them has no rim. */
+static void rim_flush(rim *r)
 {
-    const size_t n_attrs = r->row - 3, most = (size_t)points->n * r->row;
-    size_t n = 0;
+    const size_t bytes = (size_t)r->n * r->row * sizeof *r->rows;
 
-    if (r->fd < 0)
-        return SP_OK;
-    if (!sp_list_reserve(&r->rows, &r->room, most * sizeof *r->rows))
-        return SP_FAIL(SP_EMEM, "%s: no memory to write it", r->path);
-    for (int64_t i = 0; i < points->n; i++) {
+    if (bytes > 0 && r->fd >= 0 &&
+        sp_file_write_at(r->fd, r->path, r->rows, bytes, r->at) != SP_OK)
+        rim_drop(r);
+    r->at += (int64_t)bytes;
+    r->n = 0;
+}
+
+/* Writes the points that other inputs need. */
+static void rim_add(rim *r, const sp_scan_points *points)
+{
+    const size_t n_attrs = r->row - 3;
+
+    for (int64_t i = 0; r->fd >= 0 && i < points->n; i++) {
+        double *to = r->rows + (size_t)r->n * r->row;
+
         if (!rim_needs(r, points->xyz + 3 * i))
             continue;
-        memcpy(r->rows + n, points->xyz + 3 * i, 3 * sizeof *r->rows);
-        memcpy(r->rows + n + 3, points->attr + (size_t)i * n_attrs,
-               n_attrs * sizeof *r->rows);
-        n += r->row;
+        memcpy(to, points->xyz + 3 * i, 3 * sizeof *to);
+        memcpy(to + 3, points->attr + (size_t)i * n_attrs, n_attrs * sizeof *to);
+        if (++r->n == ROWS)
+            rim_flush(r);
     }
-    n *= sizeof *r->rows;
-    if (n > 0 && sp_file_write_at(r->fd, r->path, r->rows, n, r->at) != SP_OK)
-        rim_drop(r);
-    r->at += (int64_t)n;
-    return SP_OK;
 }
 
 /* Gives the complete rim its name. */
@@ -130,6 +132,7 @@ static void rim_finish(rim *r, const vox_rim_part *p)
 {
     char path[PATH_MAX];
 
+    rim_flush(r);
     if (r->fd < 0)
         return;
     rim_path(r->options, p, path);
@@ -153,7 +156,7 @@ static sp_status rim_read_input(rim *r, const vox_rim_part *p, vox_rim_take *tak
         SP_TRY_GOTO(rc, sp_scan_next(scan, SP_SCAN_BLOCK, &points), end);
         sp_pulse_beat();
         SP_TRY_GOTO(rc, vox_options_check_stop(r->options), end);
-        SP_TRY_GOTO(rc, rim_add(r, &points), end);
+        rim_add(r, &points);
         for (int64_t i = 0; rc == SP_OK && i < points.n; i++)
             rc = take(arg, points.xyz + 3 * i, points.attr + (size_t)i * n_attrs);
     } while (rc != SP_OK || points.n > 0);
@@ -182,30 +185,39 @@ static bool rims_cover(const vox_options *o, int file, const vox_extent *reach)
     return is_within;
 }
 
+/* Opens the rim to be read, or else the file to make it. */
+static sp_status rim_open(rim *r, const vox_rim_part *p, bool *is_made)
+{
+    const size_t n = strlen(r->path);
+
+    r->rows = malloc(ROWS * r->row * sizeof *r->rows);
+    if (!r->rows)
+        return SP_FAIL(SP_EMEM, "%s: no memory to read it", r->path);
+    r->fd = open(r->path, O_RDONLY | O_CLOEXEC);
+    *is_made = r->fd >= 0;
+    if (*is_made)
+        return SP_OK;
+    snprintf(r->path + n, sizeof r->path - n, UNFINISHED);
+    r->fd = open(r->path, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0666);
+    return rim_list_near(r, p->file);
+}
+
 sp_status vox_rim_each(const vox_options *o, const vox_rim_part *p,
                        const vox_extent *reach, vox_rim_take *take, void *arg)
 {
     rim r = {.options = o, .fd = -1, .row = 3 + (size_t)vox_attributes_of(o)};
-    off_t bytes = -1;
+    bool is_made = false;
     sp_status rc = SP_OK;
 
     assert(0 <= p->part && p->part < p->n_parts && take);
     if (o->rims && rims_cover(o, p->file, reach)) {
         rim_path(o, p, r.path);
-        r.fd = open(r.path, O_RDONLY | O_CLOEXEC);
-        if (r.fd >= 0)
-            bytes = lseek(r.fd, 0, SEEK_END);
+        rc = rim_open(&r, p, &is_made);
     }
-    if (bytes >= 0) {
-        rc = rim_read(&r, bytes, take, arg);
+    if (rc == SP_OK && is_made) {
+        rc = rim_read(&r, lseek(r.fd, 0, SEEK_END), take, arg);
         close(r.fd);
     } else {
-        if (r.path[0]) {
-            snprintf(r.path + strlen(r.path), sizeof r.path - strlen(r.path),
-                     UNFINISHED);
-            r.fd = open(r.path, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0666);
-            rc = rim_list_near(&r, p->file);
-        }
         if (rc == SP_OK)
             rc = rim_read_input(&r, p, take, arg);
         rim_drop(&r);

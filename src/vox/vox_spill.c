@@ -35,7 +35,7 @@ enum {
     MAX_BLOCKS = 1 << 20,
     BUFFER_BYTES = 64 << 20, /* bytes of all blocks' buffers together */
     SHARE_BYTES = 32 << 20,  /* bytes of all parts' shares together */
-    MOST_PER_SLOT = 4096
+    MOST_PER_SLOT = 1024
 };
 
 /* In metre, the most that rounding adds to a coordinate of LAS that lies on the border

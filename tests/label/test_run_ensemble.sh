@@ -121,6 +121,18 @@ says err 'A+: a model is missing'
 run 1 3 label A+nowhere a.txt --out x
 says err 'nowhere'
 
+# The weights of all models are foreseen: two of them have room, three do not.
+run 1 5 label A a.txt --out x run.threads=1 run.memory_mb=1
+says err 'MiB for the weights of the network and .*(net.width)'
+most=$(sed -n 's/.*needs about \([0-9.]*\) MiB for the weights of the network and \([0-9.]*\) .*/\1 \2/p' \
+    err | awk '{ print 2.5 * $1 + $2 }')
+label 1 A+B room run.memory_mb="$most"
+run 1 5 label A+B+C a.txt --out x run.threads=1 run.memory_mb="$most"
+says err 'MiB for the weights of all models and .* average fewer models'
+run 2 5 eval base.deck run.dir=x2 run.checkpoint=A/checkpoints/best.h5 \
+    'eval.members=["B", "C"]' run.memory_mb="$most"
+says err 'MiB for the weights of all models and .* average fewer models'
+
 # ---- eval.members ----
 members() {
     n=$1 dir=$2

@@ -45,7 +45,7 @@ static sp_status open_both(sp_cut *cut, const sp_foresight *what, sp_sampler *tr
     SP_TRY(sp_budget_open(&cut->train, what, train, true));
     SP_TRY(cut_open_evals(cut, what, eval));
     if (cut->memory)
-        SP_TRY(sp_foresee_fit(what, train, cut->memory));
+        SP_TRY(sp_foresee_fit(what, train, cut->memory, NULL));
     return sp_foresee_fixed(train ? &cut->train.foreseer : &cut->eval.foreseer,
                             &cut->fixed);
 }

@@ -93,6 +93,7 @@ sp_status sp_foresee_fixed(sp_foreseer *f, sp_foreseen_fixed *fixed)
         fixed->weights += training_bytes(what);
     if (is_host)
         fixed->weights += (int64_t)PARAM_BYTES * what->graph->n_params;
+    fixed->weights += what->beside_bytes;
     fixed->program = PROGRAM_BYTES + NEIGHBOUR_BYTES * (what->n_local - 1) +
                      what->index_bytes;
     fixed->program += what->merging_bytes + what->unpacked_bytes;
@@ -103,8 +104,15 @@ sp_status sp_foresee_fixed(sp_foreseer *f, sp_foreseen_fixed *fixed)
     return SP_OK;
 }
 
-sp_status sp_foresee_fit(const sp_foresight *what, bool is_training, int64_t memory)
+sp_status sp_foresee_fit(const sp_foresight *what, bool is_training, int64_t memory,
+                         int64_t *weights)
 {
+    const char *subject = is_training ? "weights, gradients and optimizer state of the "
+                                        "network"
+                          : what->beside_bytes ? "weights of all models"
+                                               : "weights of the network";
+    const char *less = what->beside_bytes ? "average fewer models"
+                                          : "take a smaller network (net.width)";
     const double mib = 1 << 20;
     const int64_t machine = (int64_t)sp_machine_memory();
     const int64_t there = memory ? memory : machine;
@@ -117,6 +125,8 @@ sp_status sp_foresee_fit(const sp_foresight *what, bool is_training, int64_t mem
         rc = sp_foresee_fixed(&f, &fixed);
     sp_foresee_close(&f);
     SP_TRY(rc);
+    if (weights)
+        *weights = fixed.weights;
     if (!what->backend->ops->is_host)
         return SP_OK;
     /* The ranks of a node share the program's pages, but not their weights. */
@@ -124,24 +134,18 @@ sp_status sp_foresee_fit(const sp_foresight *what, bool is_training, int64_t mem
         fixed.weights * what->n_local + fixed.program > machine)
         return SP_FAIL(SP_EMEM,
                        "the %d ranks of this node need about %.1f MiB each for the %s "
-                       "of the network and %.1f MiB for the program, expected at most "
-                       "the %.1f MiB of this machine together: start fewer ranks on a "
-                       "node, or take a smaller network (net.width)",
-                       what->n_local, (double)fixed.weights / mib,
-                       is_training ? "weights, gradients and optimizer state"
-                                   : "weights",
-                       (double)fixed.program / mib, (double)machine / mib);
+                       "and %.1f MiB for the program, expected at most the %.1f MiB of "
+                       "this machine together: start fewer ranks on a node, or %s",
+                       what->n_local, (double)fixed.weights / mib, subject,
+                       (double)fixed.program / mib, (double)machine / mib, less);
     if (fixed.weights + fixed.program <= there)
         return SP_OK;
     return SP_FAIL(SP_EMEM,
-                   "a rank needs about %.1f MiB for the %s of the network and %.1f MiB "
-                   "for the program, expected at most the %.1f MiB %s: %s, or take a "
-                   "smaller network (net.width)",
-                   (double)fixed.weights / mib,
-                   is_training ? "weights, gradients and optimizer state" : "weights",
-                   (double)fixed.program / mib, (double)there / mib,
-                   memory ? "of run.memory_mb" : "of this machine",
-                   memory ? "give it more" : "take another machine");
+                   "a rank needs about %.1f MiB for the %s and %.1f MiB for the "
+                   "program, expected at most the %.1f MiB %s: %s, or %s",
+                   (double)fixed.weights / mib, subject, (double)fixed.program / mib,
+                   (double)there / mib, memory ? "of run.memory_mb" : "of this machine",
+                   memory ? "give it more" : "take another machine", less);
 }
 
 /* ---- with a batch ---- */

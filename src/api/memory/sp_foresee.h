@@ -56,6 +56,7 @@ typedef struct sp_foresight {
     int n_views;
     bool has_scaled_views;
     int64_t merging_bytes;
+    int64_t beside_bytes; /* weights of the models that are averaged with this one */
 } sp_foresight;
 
 /* The samples that a rank holds at a time, as far as memory depends on them. */
@@ -107,8 +108,10 @@ bool sp_foresee_is_inference(const sp_config *config, bool is_training);
 sp_status sp_foresee_fixed(sp_foreseer *foreseer, sp_foreseen_fixed *fixed);
 /* Fails with SP_EMEM and a message if these bytes by themselves exceed the `memory`
  * bytes of a rank (0: of this machine). On a device it never does: its memory is
- * reserved before anything is written. Local. */
-sp_status sp_foresee_fit(const sp_foresight *what, bool is_training, int64_t memory);
+ * reserved before anything is written. *weights (may be NULL) becomes those of
+ * sp_foreseen_fixed. Local. */
+sp_status sp_foresee_fit(const sp_foresight *what, bool is_training, int64_t memory,
+                         int64_t *weights);
 
 /* The points in the sample's margin that an evaluation reads. Pure. */
 int64_t sp_foresee_context(const sp_foresight *what, const sp_dataset *set,
