@@ -94,16 +94,6 @@ static void change_stream_k(bench_work_of_call *call, case_rates *rates)
     call->l2_bytes += sums;
 }
 
-/* The update writes both packings, and the first weight gradient of a step stores. */
-static void change_packing(bench_work_of_call *call, case_rates *rates)
-{
-    (void)rates;
-    if (is_op(call, "conv_pack") || is_op(call, "fill"))
-        call->memory_bytes = call->l2_bytes = -1;
-    if (is_op(call, "sgd") || is_op(call, "adamw"))
-        call->memory_bytes += 4.0 * (double)call->n;
-}
-
 static void change_norms(bench_work_of_call *call, case_rates *rates)
 {
     (void)call;
@@ -117,7 +107,6 @@ static void change_all(bench_work_of_call *call, case_rates *rates)
     change_wgrad_256x256(call, rates);
     change_clusters(call, rates);
     change_stream_k(call, rates);
-    change_packing(call, rates);
     change_norms(call, rates);
 }
 
@@ -147,7 +136,6 @@ static const struct {
     {"weight gradients 256 x 256", HONEST(L2, H100), change_wgrad_256x256},
     {"clusters of four", HONEST(L2, H100), change_clusters},
     {"256 columns cut along k", HONEST(L2, H100), change_stream_k},
-    {"packed by the update", HONEST(L2, H100), change_packing},
     {"norms: coefficients, L2", HONEST(L2, H100), change_norms},
     {"all of these", HONEST(L2, H100), change_all},
     {"all of these, perfect overlap", MODEL(L2, H100), change_all},
@@ -179,8 +167,6 @@ static double time_of(const bench_work_of_call *call, const case_rates *r)
                            memory_s(call, r)};
     double most = 0, second = 0;
 
-    if (call->memory_bytes < 0) /* it is no longer made */
-        return 0;
     if (call->is_small)
         return r->small_s;
     for (int i = 0; i < 3; i++) {
@@ -200,7 +186,7 @@ void bench_cases_add(bench_cases *cases, const bench_work_of_call *call)
         if (all_cases[i].change)
             all_cases[i].change(&changed, &rates);
         cases->s[i] += time_of(&changed, &rates);
-        cases->l2_bytes[i] += fmax(changed.l2_bytes, 0);
+        cases->l2_bytes[i] += changed.l2_bytes;
     }
 }
 

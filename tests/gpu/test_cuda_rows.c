@@ -45,7 +45,7 @@ static void finish(op_results *r, const void *of)
                                          p,         p + c,     p + 2 * c, p + 3 * c,
                                          p + 4 * c, p + 5 * c, p + 6 * c, p + 7 * c};
     const sp_norm_grad_finish_args backward = {
-        c, sums, sums, p, p + c, p + 2 * c, p + 3 * c, p + 6 * c, p + 7 * c};
+        c, sums, sums, p, p + c, p + 2 * c, p + 3 * c, p + 6 * c, p + 7 * c, true};
     const sp_norm_args apply = {.x = x,
                                 .y = y,
                                 .scale = p + 4 * c,
