@@ -18,7 +18,6 @@
 #include <math.h>
 
 #include "cuda/conv/cuda_conv_pack.cuh"
-#include "cuda/device/cuda_jobs.cuh"
 
 namespace
 {

@@ -174,6 +174,7 @@ static work wgrad_work(const sp_conv_wgrad_args *a)
 {
     work w = conv_work(a->map, a->x, a->dy);
 
+    w.more_kernels = 1; /* it adds the slots */
     w.bytes += (double)(a->map ? a->map->K : 1) * a->x.c * a->dy.c *
                /* dw is fp32 */
                ((a->is_added ? 8 : 4) - (double)sp_elem_bytes(a->x.elem));
@@ -183,6 +184,15 @@ static work wgrad_work(const sp_conv_wgrad_args *a)
 static work rows_work(sp_tensor t, double bytes)
 {
     return (work){.n = t.n, .c_in = t.c, .c_out = t.c, .bytes = bytes};
+}
+
+/* A pass over rows, with a kernel ahead of it for coefficients unless finish is NULL. */
+static work norm_pass_work(sp_tensor t, const void *finish, double bytes)
+{
+    work w = rows_work(t, bytes);
+
+    w.more_kernels = finish != NULL;
+    return w;
 }
 
 static work norm_grad_sums_work(const sp_norm_grad_args *a)
@@ -284,13 +294,15 @@ TIMED(norm_sums,
       (be, x, sample_row, n_samples, sums), rows_work(x, layers_bytes_of(x)))
 TIMED_OF(norm_finish, sp_norm_finish_args, small_work(0, a->c, 0))
 TIMED_OF(norm_apply, sp_norm_args,
-         rows_work(a->x, layers_bytes_of(a->x) + layers_bytes_of(a->y) +
-                             layers_bytes_of(a->res)))
+         norm_pass_work(a->x, a->finish,
+                        layers_bytes_of(a->x) + layers_bytes_of(a->y) +
+                            layers_bytes_of(a->res)))
 TIMED_OF(norm_grad_sums, sp_norm_grad_args, norm_grad_sums_work(a))
 TIMED_OF(norm_grad_finish, sp_norm_grad_finish_args, small_work(0, a->c, 0))
 TIMED_OF(norm_grad_apply, sp_norm_grad_args,
-         rows_work(a->x, layers_bytes_of(a->x) + layers_bytes_of(a->dy) +
-                             layers_bytes_of(a->dx) * (a->is_added ? 2 : 1)))
+         norm_pass_work(a->x, a->finish,
+                        layers_bytes_of(a->x) + layers_bytes_of(a->dy) +
+                            layers_bytes_of(a->dx) * (a->is_added ? 2 : 1)))
 TIMED(add_samples,
       (sp_backend * be, const double *sums, int n_samples, int m, double n_rows,
        double *out, bool is_added),

@@ -515,16 +515,15 @@ static sp_status count_call(void *arg, const bench_call *call)
                                                      .weights = p.work.weights,
                                                      .l2_bytes = p.l2_bytes,
                                                      .memory_bytes = call->bytes,
-                                                     .is_small = kind == SMALL,
-                                                     .has_slots = kind == GRAD_WEIGHT});
+                                                     .more_kernels = call->more_kernels,
+                                                     .is_small = kind == SMALL});
     p.tensor_s = p.work.products / h100.products / h100.sms.n / h100.clock_hz;
     p.l2_s = p.l2_bytes / h100.l2;
     p.memory_s = call->bytes / h100.memory;
     roofline_finish(&p);
     if (kind == SMALL)
         p.all_s = h100.small_s;
-    if (kind == GRAD_WEIGHT) /* the kernel that adds the slots */
-        p.all_s += h100.launch_s;
+    p.all_s += h100.launch_s * call->more_kernels;
     roofline_add(&r->total[kind], &p);
     roofline_add(&r->total[STEP], &p);
     if (kind == FORWARD && call->map && call->map->key.kernel == 3)
