@@ -41,7 +41,6 @@
  * of it each. */
 typedef struct cuda_units {
     bool is_shared;
-    bool is_tiled;       /* packed by k-tiles of wgmma (cuda_conv_pack.cu) */
     unsigned per_offset; /* units of an offset; 1 where shared */
     size_t n;
 } cuda_units;
@@ -49,7 +48,7 @@ typedef struct cuda_units {
 static inline cuda_units cuda_conv_units(sp_precision precision, int K, int c)
 {
     const int chunk = CUDA_CHUNK_BYTES / (precision == SP_BF16 ? 2 : 4);
-    cuda_units u = {c <= chunk, false, 1, ((size_t)K + 1) / 2};
+    cuda_units u = {c <= chunk, 1, ((size_t)K + 1) / 2};
 
     if (!u.is_shared) {
         u.per_offset = (unsigned)((c + 2 * chunk - 1) / (2 * chunk));

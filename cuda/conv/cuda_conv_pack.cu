@@ -20,7 +20,7 @@
  */
 #include <assert.h>
 
-#include "cuda/conv/cuda_conv.cuh"
+#include "cuda/conv/cuda_conv_pack.cuh"
 
 namespace
 {
@@ -29,7 +29,7 @@ enum { MAX_PACKS = 52, PACK_THREADS = 256, PACK_CHUNKS = 4 /* chunks of a thread
 
 struct pack_call {
     sp_pack_args a;
-    cuda_units units;
+    cuda_packing to;
 };
 
 /* Convolution i has blocks first[i] .. first[i + 1] - 1 of the launch. */
@@ -40,72 +40,43 @@ struct pack_calls {
 };
 static_assert(sizeof(pack_calls) <= 4096, "arguments of a launch");
 
-template <sp_precision P> struct pack_chunk {
-    typedef cuda_operand<P> operand;
-    const sp_pack_args &a;
-    const cuda_units &units;
+/* The weight of inner channel `inner` of packed offset k and channel n of the result. */
+__device__ float pack_weight(const sp_pack_args &a, int k, int inner, int n)
+{
+    const int depth = a.is_grad_input ? a.c_out : a.c_in;
+    const int at = a.is_mirrored ? a.K - 1 - k : k;
+    const int i = a.is_grad_input ? n : inner, o = a.is_grad_input ? inner : n;
 
-    /* The place of a chunk of a unit: its half and its channel n of `width`. */
-    __device__ size_t place(int unit, int half, int n, int width) const
-    {
-        const int q = unit % 4 * 2 + half;
-
-        if (units.is_tiled)
-            return (((size_t)(unit / 4) * width + n) * 8 + (q ^ (n & 7))) *
-                   CUDA_CHUNK_BYTES;
-        return ((size_t)unit * width + n) * CUDA_UNIT_BYTES + half * CUDA_CHUNK_BYTES;
-    }
-
-    __device__ float weight(int k, int inner, int n) const
-    {
-        const int depth = a.is_grad_input ? a.c_out : a.c_in;
-        const int at = a.is_mirrored ? a.K - 1 - k : k;
-        const int i = a.is_grad_input ? n : inner, o = a.is_grad_input ? inner : n;
-
-        if (k >= a.K || inner >= depth)
-            return 0;
-        return a.w[((size_t)at * a.c_in + i) * a.c_out + o];
-    }
-
-    /* Writes one chunk: i is its unit and half, n its channel of the result. */
-    __device__ void write(int i, int n) const
-    {
-        const int unit = i / 2, half = i % 2;
-        const int width = a.is_grad_input ? a.c_in : a.c_out;
-        const int k = units.is_shared ? i : unit / (int)units.per_offset;
-        const int inner =
-            units.is_shared
-                ? 0
-                : unit % (int)units.per_offset * operand::UNIT + half * operand::CHUNK;
-        uint32_t v[4];
-
-        for (int e = 0; e < 4; e++)
-            if (P == SP_BF16)
-                v[e] = sp_pack_bf16(weight(k, inner + 2 * e, n),
-                                    weight(k, inner + 2 * e + 1, n));
-            else if (P == SP_TF32)
-                v[e] = sp_round_tf32(__float_as_uint(weight(k, inner + e, n)));
-            else
-                v[e] = __float_as_uint(weight(k, inner + e, n));
-        *(uint4 *)((char *)a.packed + place(unit, half, n, width)) =
-            make_uint4(v[0], v[1], v[2], v[3]);
-    }
-};
+    if (k >= a.K || inner >= depth)
+        return 0;
+    return a.w[((size_t)at * a.c_in + i) * a.c_out + o];
+}
 
 template <sp_precision P>
 __global__ void __launch_bounds__(PACK_THREADS) pack_kernel(pack_calls l)
 {
-    int i = 0, width, chunks, at;
+    typedef cuda_pack_order<P> packed;
+    int i = 0, at;
 
     while (l.first[i + 1] <= blockIdx.x)
         i++;
-    width = l.call[i].a.is_grad_input ? l.call[i].a.c_in : l.call[i].a.c_out;
-    chunks = 2 * (int)l.call[i].units.n * width;
+    const sp_pack_args &a = l.call[i].a;
+    const packed to = {l.call[i].to};
+    const int chunks = to.chunks() * to.p.width;
+
     at = (int)((blockIdx.x - l.first[i]) * PACK_THREADS * PACK_CHUNKS + threadIdx.x);
     sp_grid_wait();
-    for (int e = 0; e < PACK_CHUNKS; e++, at += PACK_THREADS)
-        if (at < chunks)
-            pack_chunk<P>{l.call[i].a, l.call[i].units}.write(at / width, at % width);
+    for (int e = 0; e < PACK_CHUNKS; e++, at += PACK_THREADS) {
+        const int n = at % to.p.width;
+        const cuda_packed_chunk chunk = to.chunk(at / to.p.width);
+        float w[packed::operand::CHUNK];
+
+        if (at >= chunks)
+            continue;
+        for (int j = 0; j < packed::operand::CHUNK; j++)
+            w[j] = pack_weight(a, chunk.k, chunk.inner + j, n);
+        to.put(at / to.p.width, n, w);
+    }
 }
 
 struct to_bf16 {
@@ -150,16 +121,15 @@ sp_status sp_cuda_conv_pack(sp_backend *be, const sp_pack_args *args, int n_args
 
         for (; l.n < MAX_PACKS && done < n_args; l.n++, done++) {
             const sp_pack_args &a = args[done];
-            const int width = a.is_grad_input ? a.c_in : a.c_out;
-            const int depth = a.is_grad_input ? a.c_out : a.c_in;
-            cuda_units units = cuda_conv_units(be->precision, a.K, depth);
-            const size_t chunks = 2 * units.n * (size_t)width;
             const size_t each = PACK_THREADS * PACK_CHUNKS;
+            const size_t chunks =
+                sp_cuda_conv_pack_floats(be, a.K, a.c_in, a.c_out, a.is_grad_input) *
+                sizeof(float) / CUDA_CHUNK_BYTES;
 
             assert((uintptr_t)a.packed % CUDA_CHUNK_BYTES == 0 && chunks <= INT32_MAX);
-            units.is_tiled = be->precision == SP_BF16 && be->is_wgmma &&
-                             cuda_wgmma_is_tiled(a.K, depth, width);
-            l.call[l.n] = {a, units};
+            l.call[l.n] = {a,
+                           cuda_packing_of((char *)a.packed, a.K, a.c_in, a.c_out,
+                                           a.is_grad_input, cuda_packs_tiles(be, a))};
             l.first[l.n + 1] = l.first[l.n] + (unsigned)((chunks + each - 1) / each);
         }
         SP_TRY(pack_some(be, l));

@@ -1,6 +1,6 @@
 /* Weight gradient: for each offset k a GEMM with the pairs as inner dimension,
  *
- *     dW[k] += sum over pairs (i, o) of x[i]^T dy[o]       [c_in, c_out], fp32
+ *     dW[k] = [dW[k] +] sum over pairs (i, o) of x[i]^T dy[o]      [c_in, c_out], fp32
  *
  * on tensor cores in bf16 and tf32, by fused multiply-adds in fp32. The pairs of each
  * sample and offset are cut into items of fixed length. A block owns one item and T x T
@@ -38,7 +38,8 @@ enum { SLOT_BYTES = 64 << 20, SUMS = 4 /* sums of a thread that adds slots */ };
  * that follows the offset of entry e - 1. Its pairs are begin[e] .. begin[e + 1] - 1,
  * its items first[e] .. first[e + 1] - 1. */
 struct wgrad_items {
-    int n, k0; /* entries, offset of entry 0 */
+    int n, k0;     /* entries, offset of entry 0 */
+    bool is_added; /* dW has sums, of earlier rounds or of the caller */
     int first[MAX_ENTRIES + 1];
     int32_t begin[MAX_ENTRIES + 1];
 };
@@ -241,7 +242,8 @@ __global__ void __launch_bounds__(W::THREADS, W::BLOCKS)
     b.write(sum);
 }
 
-/* dw[k] += the slots of offset k, in order; blockIdx.y is k. */
+/* dw[k] = [dw[k] +] the slots of offset k, in order; blockIdx.y is k. An offset without
+ * slots has zeros. */
 __global__ void __launch_bounds__(256)
     add_slots_kernel(wgrad_call a, wgrad_items items, float *dw)
 {
@@ -258,7 +260,8 @@ __global__ void __launch_bounds__(256)
                 sum[j] += i + 256 * j < n ? a.part[s * n + i + 256 * j] : 0;
     for (int j = 0; j < SUMS; j++)
         if (i + 256 * j < n)
-            dw[k * n + i + 256 * j] += sum[j];
+            dw[k * n + i + 256 * j] =
+                (items.is_added ? dw[k * n + i + 256 * j] : 0) + sum[j];
 }
 
 /* ---- launch ---- */
@@ -309,7 +312,8 @@ sp_status wgrad_launch_tensor(sp_backend *be, const wgrad_call &a,
     }
 }
 
-/* Launches the listed items and empties the list. */
+/* Launches the listed items and empties the list. The first round writes dW even if
+ * there are no items. */
 sp_status wgrad_flush(sp_backend *be, const wgrad_call &a, wgrad_items *items,
                       float *dw)
 {
@@ -324,12 +328,14 @@ sp_status wgrad_flush(sp_backend *be, const wgrad_call &a, wgrad_items *items,
             SP_TRY((wgrad_launch_narrow<SP_FP32, true>(be, a, *items)));
         else
             SP_TRY((wgrad_launch_narrow<SP_FP32, false>(be, a, *items)));
+    }
+    if (items->first[items->n] > 0 || !items->is_added)
         SP_TRY(CUDA_LAUNCH(
             add_slots_kernel,
             dim3((unsigned)((n + 256 * SUMS - 1) / (256 * SUMS)), (unsigned)a.K),
             dim3(256), cuda_of(be)->compute, a, *items, dw));
-    }
     items->n = 0;
+    items->is_added = true;
     return SP_OK;
 }
 
@@ -390,6 +396,7 @@ sp_status sum_weights(sp_backend *be, const sp_conv_wgrad_args *args)
     wgrad_call a = {};
     wgrad_items items = {};
 
+    items.is_added = args->is_added;
     a.x = args->x;
     a.dy = args->dy;
     a.K = 1;
@@ -419,6 +426,7 @@ struct add_samples {
     const double *sums; /* [n_samples][2][c] */
     int n_samples, c;
     float *dbias;
+    bool is_added;
 
     __device__ void operator()(int64_t, int j) const
     {
@@ -426,7 +434,7 @@ struct add_samples {
 
         for (int b = 0; b < n_samples; b++)
             sum += sums[(size_t)b * 2 * c + j];
-        dbias[j] += (float)sum;
+        dbias[j] = (is_added ? dbias[j] : 0) + (float)sum;
     }
 };
 
@@ -438,7 +446,7 @@ sp_status sum_bias(sp_backend *be, const sp_conv_wgrad_args *a)
     sp_arena_reset(&cuda_of(be)->scratch);
     SP_TRY(SP_TAKE(&cuda_of(be)->scratch, (size_t)n * 2 * c, &sums));
     SP_TRY(cuda_sample_sums(be, a->dy, a->sample_row + a->sample0, n, sums));
-    return cuda_each(be, add_samples{sums, n, c, a->dbias}, 1, c);
+    return cuda_each(be, add_samples{sums, n, c, a->dbias, a->is_added}, 1, c);
 }
 
 sp_status sum_all(sp_backend *be, const sp_conv_wgrad_args *args)

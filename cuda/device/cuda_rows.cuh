@@ -197,10 +197,8 @@ static inline bool cuda_can_group(const sp_tensor *const *t, int n)
  *     template <class T, int N> void load(int64_t i, int j, item<T, N> *);
  *     template <class T, int N> void finish(const channels<N> &, const item<T, N> &,
  *                                           int64_t i, int j);
- *     void prepare();
- * where channels holds the values that are the same for all rows. prepare is called
- * once by all threads of each block, before anything else. A functor without such
- * values and work derives from cuda_plain.
+ * where channels holds the values that are the same for all rows. A functor without
+ * such values derives from cuda_plain.
  *
  * A thread loads CUDA_EACH_ROWS rows before it finishes the first of them, so that the
  * memory's latency passes once for all. There are as many blocks as fit the device at a
@@ -210,7 +208,6 @@ struct cuda_plain {
     template <int N> struct channels {
     };
     template <int N> __device__ channels<N> at(int) const { return {}; }
-    __device__ void prepare() const {}
 };
 
 /* Handles the rows first, first + step, ... of each of the block's groups of rows,
@@ -243,7 +240,6 @@ __global__ void __launch_bounds__(CUDA_EACH_THREADS, CUDA_EACH_BLOCKS)
     int j = (int)(blockIdx.y * blockDim.x + threadIdx.x) * N;
 
     sp_grid_begin(lets_next);
-    f.prepare();
     if (j + N <= c)
         cuda_some_rows<F, T, N>(f, first, n, (int)blockDim.y, gridDim.x * rows, j);
     else
@@ -251,10 +247,8 @@ __global__ void __launch_bounds__(CUDA_EACH_THREADS, CUDA_EACH_BLOCKS)
             cuda_some_rows<F, T, 1>(f, first, n, (int)blockDim.y, gridDim.x * rows, j);
 }
 
-/* With is_prepared, prepare has work, so it is launched even without rows. */
 template <class T, int N, class F>
-sp_status cuda_launch_rows(sp_backend *be, const F &f, int64_t n, int c,
-                           bool is_prepared)
+sp_status cuda_launch_rows(sp_backend *be, const F &f, int64_t n, int c)
 {
     const int groups = (c + N - 1) / N;
     const dim3 block(cuda_lanes(groups), CUDA_EACH_THREADS / cuda_lanes(groups));
@@ -262,20 +256,17 @@ sp_status cuda_launch_rows(sp_backend *be, const F &f, int64_t n, int c,
     const int64_t rows = (int64_t)block.y * CUDA_EACH_ROWS;
     const int64_t blocks = (n + rows - 1) / rows, fit = cuda_each_fit(be, across);
 
-    if (c == 0 || (n == 0 && !is_prepared))
+    if (c == 0 || n == 0)
         return SP_OK;
     return CUDA_LAUNCH((rows_kernel<F, T, N>),
-                       dim3((unsigned)(blocks < 1     ? 1
-                                       : blocks < fit ? blocks
-                                                      : fit),
-                            across),
-                       block, cuda_of(be)->compute, f, n, c, cuda_lets_next(be));
+                       dim3((unsigned)(blocks < fit ? blocks : fit), across), block,
+                       cuda_of(be)->compute, f, n, c, cuda_lets_next(be));
 }
 
 /* Calls f for the n x c elements of the tensors, which are of one type. */
 template <class F, class... Tensors>
-sp_status cuda_each_row(sp_backend *be, const F &f, bool is_prepared,
-                        const sp_tensor &first, const Tensors &...others)
+sp_status cuda_each_row(sp_backend *be, const F &f, const sp_tensor &first,
+                        const Tensors &...others)
 {
     const sp_tensor *const all[] = {&first, &others...};
     const bool is_grouped = cuda_can_group(all, 1 + (int)sizeof...(others));
@@ -283,10 +274,10 @@ sp_status cuda_each_row(sp_backend *be, const F &f, bool is_prepared,
     const int c = first.c;
 
     if (first.elem == SP_ELEM_BF16)
-        return is_grouped ? cuda_launch_rows<cuda_bf16, 8>(be, f, n, c, is_prepared)
-                          : cuda_launch_rows<cuda_bf16, 1>(be, f, n, c, is_prepared);
-    return is_grouped ? cuda_launch_rows<float, 4>(be, f, n, c, is_prepared)
-                      : cuda_launch_rows<float, 1>(be, f, n, c, is_prepared);
+        return is_grouped ? cuda_launch_rows<cuda_bf16, 8>(be, f, n, c)
+                          : cuda_launch_rows<cuda_bf16, 1>(be, f, n, c);
+    return is_grouped ? cuda_launch_rows<float, 4>(be, f, n, c)
+                      : cuda_launch_rows<float, 1>(be, f, n, c);
 }
 
 /* ---- sums of parts ---- */

@@ -45,11 +45,10 @@ enum { CUDA_TILE_WIDTHS = 8, CUDA_TILE_HEIGHTS = 3 };
 /* Samples that one launch handles at most. */
 enum { CUDA_GROUP = 128 };
 
-/* The counters of sp_cuda.counts: two sets for jobs, one for each sample of a loss, one
- * for a sum of squares. */
+/* The counters of sp_cuda.counts: one for each sample of a loss, one for a sum of
+ * squares. */
 enum {
-    CUDA_COUNT_JOBS = 0,
-    CUDA_COUNT_SAMPLES = 4,
+    CUDA_COUNT_SAMPLES = 0,
     CUDA_COUNT_SQUARES = CUDA_COUNT_SAMPLES + CUDA_GROUP,
     CUDA_COUNTS
 };
@@ -77,9 +76,8 @@ typedef struct sp_cuda {
     bool reads_pageable; /* the device can read pageable host memory */
     int n_multiprocessors;
     /* [CUDA_COUNTS] device memory: counters that kernels of the compute stream leave at
-     * 0 (cuda_jobs.cuh). */
+     * 0 (cuda_is_last). */
     unsigned *counts;
-    int job_turn; /* the set of counters for the next launch with jobs */
     /* Waits for the compute stream in a run of several ranks, and looks for failures of
      * other ranks meanwhile. NULL: a plain wait. */
     sp_status (*wait)(void *wait_arg, cudaStream_t compute);
@@ -177,6 +175,34 @@ static inline bool cuda_is_aligned(sp_tensor t)
 __device__ static inline float *cuda_row(sp_tensor t, int64_t i)
 {
     return t.data + i * t.ld;
+}
+
+/* ---- the last block ----
+ * It adds the parts that all have written (sums of losses, of squares), in the same order
+ * whichever block it is. */
+
+__device__ static inline bool cuda_is_first_thread()
+{
+    return threadIdx.x == 0 && threadIdx.y == 0;
+}
+
+/* True if this block is the last of n that count here; *count, which is 0 before the
+ * first and after the last, is zeroed again. The n blocks' earlier writes are then
+ * visible to all threads of this block. Called by all threads of a block. */
+__device__ static inline bool cuda_is_last(unsigned *count, unsigned n)
+{
+    SP_SHARED(unsigned, arrived, [1]);
+
+    __syncthreads();
+    if (cuda_is_first_thread()) {
+        __threadfence();
+        arrived[0] = atomicAdd(count, 1u) + 1;
+        if (arrived[0] == n)
+            *count = 0;
+        __threadfence();
+    }
+    __syncthreads();
+    return arrived[0] == n;
 }
 
 /* ---- each element ----

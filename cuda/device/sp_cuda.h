@@ -305,15 +305,6 @@ __device__ __forceinline__ uint64_t sp_load_word(const uint64_t *from)
     return value;
 }
 
-/* A counter that other blocks of the grid change by atomicAdd. */
-__device__ __forceinline__ unsigned sp_load_count(const unsigned *from)
-{
-    unsigned value;
-
-    asm volatile("ld.relaxed.gpu.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
-    return value;
-}
-
 __device__ __forceinline__ uint64_t sp_clock_ns()
 {
     uint64_t ns;

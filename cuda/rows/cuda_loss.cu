@@ -5,7 +5,6 @@
  * on the order. */
 #include <assert.h>
 
-#include "cuda/device/cuda_jobs.cuh"
 #include "cuda/device/cuda_rows.cuh"
 
 namespace

@@ -1,6 +1,5 @@
 /* Batch norm: sums in double over the rows of each sample, coefficients from the sums,
- * and two passes over elements, which compute the coefficients themselves if the caller
- * asks for both in one call. A convolution forms the sums of its own result
+ * and two passes over elements. A convolution forms the sums of its own result
  * (cuda_conv.cu). The passes are bound by memory. In tensors [n, c], norm_sums reads
  * one (x); norm_apply reads one or two and writes one. Backward, norm_grad_sums reads x
  * and dy and writes dy (only with an activation; after an addition it reads y too), and
@@ -23,7 +22,6 @@
 #include <assert.h>
 
 #include "compute/sp_norm.h"
-#include "cuda/device/cuda_jobs.cuh"
 #include "cuda/device/cuda_rows.cuh"
 
 namespace
@@ -58,8 +56,8 @@ struct values_and_squares : cuda_plain {
 };
 
 /* ---- coefficients ----
- * The passes over elements begin with them (cuda_jobs.cuh) if a call asks for both. A
- * job adds the parts of CHANNELS channels and finishes these. */
+ * Computed by a small kernel ahead of a pass, which begins early (sp_cuda.h), or alone.
+ * A block adds the parts of CHANNELS channels and finishes these. */
 enum { CHANNELS = CUDA_PART_COLUMNS / 2 };
 
 struct channel_sums {
@@ -67,18 +65,18 @@ struct channel_sums {
     sp_norm_sums sums;
 };
 
-/* Adds the parts of job k, by all `threads` threads of the block. The columns are the
- * first sums of the job's channels, then their second sums. */
-template <int EACH>
-__device__ channel_sums norm_add_channels(const sp_sums &s, int c, int k, int thread,
-                                          int threads, double (*all)[CUDA_PART_COLUMNS])
+/* Adds the parts of the block's channels. The columns are the first sums of these
+ * channels, then their second sums. */
+__device__ channel_sums norm_add_channels(const sp_sums &s, int c)
 {
-    const int x = thread % CUDA_PART_COLUMNS, j = k * CHANNELS + x % CHANNELS;
+    SP_SHARED(double, all, [CUDA_PART_LANES][CUDA_PART_COLUMNS]);
+    const int x = (int)threadIdx.x, j = (int)blockIdx.x * CHANNELS + x % CHANNELS;
     channel_sums r = {-1, {0, 0, 0}};
 
-    cuda_add_parts<EACH>(s.part, s.n_parts, 2 * (size_t)c,
-                         j < c ? x / CHANNELS * c + j : -1, thread, threads, all);
-    if (thread < CHANNELS && j < c) {
+    cuda_add_parts<1>(s.part, s.n_parts, 2 * (size_t)c,
+                      j < c ? x / CHANNELS * c + j : -1, cuda_part_thread(),
+                      cuda_part_threads(), all);
+    if (threadIdx.y == 0 && x < CHANNELS && j < c) {
         r.j = j;
         r.sums.first = all[0][x];
         r.sums.second = all[0][x + CHANNELS];
@@ -87,22 +85,17 @@ __device__ channel_sums norm_add_channels(const sp_sums &s, int c, int k, int th
     return r;
 }
 
-template <int EACH>
-__device__ void finish_job(const sp_norm_finish_args &a, int k, int thread, int threads,
-                           double (*all)[CUDA_PART_COLUMNS])
+__device__ void finish_channels(const sp_norm_finish_args &a)
 {
-    const channel_sums r =
-        norm_add_channels<EACH>(a.sums, a.c, k, thread, threads, all);
+    const channel_sums r = norm_add_channels(a.sums, a.c);
 
     if (r.j >= 0)
         sp_norm_finish_channel(&a, r.j, r.sums);
 }
 
-template <int EACH>
-__device__ void finish_job(const sp_norm_grad_finish_args &a, int k, int thread,
-                           int threads, double (*all)[CUDA_PART_COLUMNS])
+__device__ void finish_channels(const sp_norm_grad_finish_args &a)
 {
-    const channel_sums r = norm_add_channels<EACH>(a.all, a.c, k, thread, threads, all);
+    const channel_sums r = norm_add_channels(a.all, a.c);
     sp_norm_sums own = r.sums;
 
     if (r.j < 0)
@@ -114,46 +107,30 @@ __device__ void finish_job(const sp_norm_grad_finish_args &a, int k, int thread,
     sp_norm_grad_finish_channel(&a, r.j, r.sums, own);
 }
 
-unsigned jobs_of(int c)
+template <class A>
+__global__ void __launch_bounds__(CUDA_PART_COLUMNS *CUDA_PART_LANES)
+    finish_kernel(A a, bool lets_next)
 {
-    return ((unsigned)c + CHANNELS - 1) / CHANNELS;
+    sp_grid_begin(lets_next);
+    finish_channels(a);
 }
 
-/* Computes coefficients in front of a pass over elements; A is the type of their
- * arguments. */
-template <class A> struct finish_first {
-    A wanted;
-    cuda_jobs jobs;
+template <class A> sp_status norm_finish(sp_backend *be, const A &a, int n_parts)
+{
+    const unsigned blocks = ((unsigned)a.c + CHANNELS - 1) / CHANNELS;
 
-    finish_first(sp_backend *be, const A *a)
-        : wanted(a ? *a : A{}), jobs(cuda_next_jobs(be, a ? jobs_of(a->c) : 0))
-    {
-    }
-
-    __device__ void prepare() const
-    {
-        enum { EACH = CUDA_PART_LANES * CUDA_PART_COLUMNS / CUDA_EACH_THREADS };
-        SP_SHARED(double, all, [CUDA_PART_LANES][CUDA_PART_COLUMNS]);
-
-        cuda_do_jobs(jobs, [&](int k) {
-            finish_job<EACH>(wanted, k, (int)(threadIdx.y * blockDim.x + threadIdx.x),
-                             CUDA_EACH_THREADS, all);
-        });
-    }
-};
+    if (a.c == 0)
+        return SP_OK;
+    return CUDA_LAUNCH((finish_kernel<A>), dim3(blocks), cuda_part_block(n_parts),
+                       cuda_of(be)->compute, a, cuda_lets_next(be));
+}
 
 /* ---- passes over elements ---- */
 
-struct apply : finish_first<sp_norm_finish_args> {
+struct apply {
     sp_tensor x, y, res;
     const float *scale, *shift;
     float slope;
-
-    apply(sp_backend *be, const sp_norm_args &n)
-        : finish_first(be, n.finish), x(n.x), y(n.y), res(n.res), scale(n.scale),
-          shift(n.shift), slope(n.slope)
-    {
-    }
 
     template <int N> struct channels {
         float scale[N], shift[N];
@@ -259,16 +236,10 @@ struct grad_sums {
     }
 };
 
-struct grad_apply : finish_first<sp_norm_grad_finish_args> {
+struct grad_apply {
     sp_tensor x, dy, dx;
     const float *a, *b, *c;
     bool is_added;
-
-    grad_apply(sp_backend *be, const sp_norm_grad_args &n)
-        : finish_first(be, n.finish), x(n.x), dy(n.dy), dx(n.dx), a(n.a), b(n.b),
-          c(n.c), is_added(n.is_added)
-    {
-    }
 
     template <int N> struct channels {
         float a[N], b[N], c[N];
@@ -310,25 +281,6 @@ struct grad_apply : finish_first<sp_norm_grad_finish_args> {
     }
 };
 
-/* ---- only the coefficients ---- */
-
-template <class A>
-__global__ void __launch_bounds__(CUDA_PART_COLUMNS *CUDA_PART_LANES) finish_kernel(A a)
-{
-    sp_grid_wait();
-    SP_SHARED(double, all, [CUDA_PART_LANES][CUDA_PART_COLUMNS]);
-
-    finish_job<1>(a, (int)blockIdx.x, cuda_part_thread(), cuda_part_threads(), all);
-}
-
-template <class A> sp_status finish_alone(sp_backend *be, const A &a, int n_parts)
-{
-    if (a.c == 0)
-        return SP_OK;
-    return CUDA_LAUNCH((finish_kernel<A>), dim3(jobs_of(a.c)), cuda_part_block(n_parts),
-                       cuda_of(be)->compute, a);
-}
-
 bool has_one_part(const sp_norm_grad_finish_args &a)
 {
     return !a.own.part || a.own.part == a.all.part || a.own.n_parts == 1;
@@ -345,11 +297,14 @@ sp_status sp_cuda_norm_sums(sp_backend *be, sp_tensor x, const int32_t *sample_r
     return cuda_row_sums(be, values_and_squares{{}, x}, sample_row, n_samples, sums, x);
 }
 
-sp_status sp_cuda_norm_apply(sp_backend *be, const sp_norm_args *args)
+sp_status sp_cuda_norm_apply(sp_backend *be, const sp_norm_args *a)
 {
-    assert(sp_norm_is_sound(args));
-    return cuda_each_row(be, apply(be, *args), args->finish, args->x, args->y,
-                         args->res);
+    const apply f = {a->x, a->y, a->res, a->scale, a->shift, a->slope};
+
+    assert(sp_norm_is_sound(a));
+    if (a->finish)
+        SP_TRY(sp_cuda_norm_finish(be, a->finish));
+    return cuda_each_row(be, f, a->x, a->y, a->res);
 }
 
 sp_status sp_cuda_norm_grad_sums(sp_backend *be, const sp_norm_grad_args *a)
@@ -365,20 +320,23 @@ sp_status sp_cuda_norm_grad_sums(sp_backend *be, const sp_norm_grad_args *a)
 
 sp_status sp_cuda_norm_grad_apply(sp_backend *be, const sp_norm_grad_args *a)
 {
+    const grad_apply f = {a->x, a->dy, a->dx, a->a, a->b, a->c, a->is_added};
+
     assert(sp_norm_grad_is_sound(a));
-    assert(!a->finish || has_one_part(*a->finish));
-    return cuda_each_row(be, grad_apply(be, *a), a->finish, a->x, a->dy, a->dx);
+    if (a->finish)
+        SP_TRY(sp_cuda_norm_grad_finish(be, a->finish));
+    return cuda_each_row(be, f, a->x, a->dy, a->dx);
 }
 
 sp_status sp_cuda_norm_finish(sp_backend *be, const sp_norm_finish_args *args)
 {
     assert(sp_norm_finish_is_sound(args));
-    return finish_alone(be, *args, args->sums.n_parts);
+    return norm_finish(be, *args, args->sums.n_parts);
 }
 
 sp_status sp_cuda_norm_grad_finish(sp_backend *be, const sp_norm_grad_finish_args *args)
 {
     assert(sp_norm_grad_finish_is_sound(args));
     assert(has_one_part(*args));
-    return finish_alone(be, *args, args->all.n_parts);
+    return norm_finish(be, *args, args->all.n_parts);
 }

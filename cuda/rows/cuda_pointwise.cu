@@ -136,15 +136,14 @@ struct dropout : one_to_one {
 sp_status sp_cuda_relu(sp_backend *be, sp_tensor x, float slope, sp_tensor y)
 {
     assert(sp_tensors_match(x, y));
-    return cuda_each_row(be, relu{{{}, x, y}, slope}, false, x, y);
+    return cuda_each_row(be, relu{{{}, x, y}, slope}, x, y);
 }
 
 sp_status sp_cuda_relu_grad(sp_backend *be, sp_tensor y, float slope, sp_tensor dy,
                             sp_tensor dx, bool is_added)
 {
     assert(sp_tensors_match(y, dy) && sp_tensors_match(dy, dx));
-    return cuda_each_row(be, relu_grad{{}, y, dy, dx, slope, is_added}, false, y, dy,
-                         dx);
+    return cuda_each_row(be, relu_grad{{}, y, dy, dx, slope, is_added}, y, dy, dx);
 }
 
 sp_status sp_cuda_copy(sp_backend *be, sp_tensor x, sp_tensor y, bool is_added)
@@ -152,7 +151,7 @@ sp_status sp_cuda_copy(sp_backend *be, sp_tensor x, sp_tensor y, bool is_added)
     assert(sp_tensors_match(x, y));
     if (x.elem != y.elem)
         return cuda_each(be, convert{x, y, is_added}, x.n, x.c);
-    return cuda_each_row(be, copy{{}, x, y, is_added}, false, x, y);
+    return cuda_each_row(be, copy{{}, x, y, is_added}, x, y);
 }
 
 sp_status sp_cuda_dropout(sp_backend *be, const sp_dropout_args *a)
@@ -169,7 +168,7 @@ sp_status sp_cuda_dropout(sp_backend *be, const sp_dropout_args *a)
             sp_rng_open(a->seed, SP_RNG_DROPOUT, a->epoch, (uint64_t)a->sample_id[b]);
         const dropout f = {{{}, from, to}, rng, a->p, scale, a->layer};
 
-        SP_TRY(cuda_each_row(be, f, false, from, to));
+        SP_TRY(cuda_each_row(be, f, from, to));
     }
     return SP_OK;
 }

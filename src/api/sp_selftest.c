@@ -153,16 +153,15 @@ static sp_status run_side(side *s, problem *p)
     sp_net_loss_out eval = {0};
 
     SP_TRY(selftest_open_side(s, p));
-    SP_TRY(sp_buckets_zero(&s->buckets));
+    SP_TRY(sp_buckets_begin(&s->buckets));
     SP_TRY(sp_net_forward(&s->net, &s->batch, true, NULL));
     SP_TRY(sp_net_train_loss(&s->net, &s->batch, &s->buckets));
     SP_TRY(sp_net_backward(&s->net, &s->batch, &s->buckets, true));
     SP_TRY(sp_bucket_wait(&s->buckets, NULL));
     s->loss = s->buckets.tail.loss_sum;
     SP_TRY(s->backend->ops->download(s->backend, s->gradient, s->buckets.grad, bytes));
-    SP_TRY(sp_optim_step(&s->optim, s->net.param, s->buckets.grad, s->buckets.squares,
-                         s->buckets.tail.weight_sum, (sp_rates){0.1, 0.9}, NULL));
-    sp_net_updated(&s->net);
+    SP_TRY(
+        sp_optim_update(&s->optim, &s->net, &s->buckets, (sp_rates){0.1, 0.9}, NULL));
     SP_TRY(sp_net_forward(&s->net, &s->batch, false, NULL));
     SP_TRY(sp_net_loss(&s->net, &s->batch, &eval, NULL, NULL));
     s->eval_loss = eval.loss_sum;

@@ -75,14 +75,11 @@ static sp_status api_step_update(sp_resources *r, sp_rates rates,
         return SP_OK;
     result->grad_norm = NAN;
     if (isfinite(result->loss))
-        SP_TRY(sp_optim_step(&r->optim, r->net.param, r->buckets.grad,
-                             r->buckets.squares, tail->weight_sum, rates,
-                             &result->grad_norm));
+        SP_TRY(sp_optim_update(&r->optim, &r->net, &r->buckets, rates,
+                               &result->grad_norm));
     result->is_updated = isfinite(result->loss) && isfinite(result->grad_norm);
     result->is_skipped = !result->is_updated;
     result->updates = r->optim.t;
-    if (result->is_updated)
-        sp_net_updated(&r->net);
     return SP_OK;
 }
 
@@ -95,7 +92,7 @@ static sp_status step_run_whole(sp_resources *r, sp_rates rates,
     assert(hooks->begin);
     assert(r->net.impl && r->loader && r->optim.impl && r->buckets.impl);
     *result = (sp_step_result){0};
-    SP_TRY(sp_buckets_zero(&r->buckets));
+    SP_TRY(sp_buckets_begin(&r->buckets));
     while (!is_last)
         SP_TRY(micro_step(r, hooks, result, &is_last));
     r->buckets.tail.n_stop += hooks->is_stop_asked && hooks->is_stop_asked(hooks->arg);

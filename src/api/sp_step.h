@@ -6,7 +6,7 @@
  *                             BACKWARD  sp_net_backward; full buckets are posted
  *                             RECYCLE   sp_loader_recycle: the batch is given back
  *     then                    REDUCE    sp_bucket_wait: sums over the ranks
- *                             UPDATE    sp_optim_step, running statistics
+ *                             UPDATE    sp_optim_update, running statistics
  *                             END
  *
  * The caller's hooks follow the step: sptrain writes the phase into heartbeat.bin,

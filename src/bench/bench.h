@@ -81,6 +81,7 @@ typedef struct bench_call {
      * map (NULL: kernel 1). */
     double result_bytes;
     const sp_map *map;
+    int more_kernels; /* of a device, beside the operation's first */
 } bench_call;
 
 /* Called for every operation of a step, in their order (bench_layers.c). */

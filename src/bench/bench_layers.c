@@ -174,15 +174,25 @@ static work wgrad_work(const sp_conv_wgrad_args *a)
 {
     work w = conv_work(a->map, a->x, a->dy);
 
+    w.more_kernels = 1; /* it adds the slots */
     w.bytes += (double)(a->map ? a->map->K : 1) * a->x.c * a->dy.c *
-               /* dw is fp32, read and written. */
-               (8 - (double)sp_elem_bytes(a->x.elem));
+               /* dw is fp32 */
+               ((a->is_added ? 8 : 4) - (double)sp_elem_bytes(a->x.elem));
     return w;
 }
 
 static work rows_work(sp_tensor t, double bytes)
 {
     return (work){.n = t.n, .c_in = t.c, .c_out = t.c, .bytes = bytes};
+}
+
+/* A pass over rows, with a kernel ahead of it for coefficients unless finish is NULL. */
+static work norm_pass_work(sp_tensor t, const void *finish, double bytes)
+{
+    work w = rows_work(t, bytes);
+
+    w.more_kernels = finish != NULL;
+    return w;
 }
 
 static work norm_grad_sums_work(const sp_norm_grad_args *a)
@@ -206,13 +216,35 @@ static work small_work(int64_t n, int c, double bytes)
     return (work){.n = n, .c_in = c, .c_out = c, .bytes = bytes};
 }
 
-static work pack_work(const sp_pack_args *a, int n)
+static double weights_of(const sp_pack_args *a)
+{
+    return (double)a->K * a->c_in * a->c_out;
+}
+
+static double packed_bytes(const sp_backend *be)
+{
+    return be->precision == SP_BF16 ? 2 : 4;
+}
+
+/* The weights are read in fp32. */
+static work pack_work(const sp_backend *be, const sp_pack_args *a, int n)
 {
     double weights = 0;
 
     for (int i = 0; i < n; i++)
-        weights += (double)a[i].K * a[i].c_in * a[i].c_out;
-    return small_work(n, 1, 8 * weights);
+        weights += weights_of(&a[i]);
+    return small_work(n, 1, (4 + packed_bytes(be)) * weights);
+}
+
+/* each: bytes of an element, without those of its packings. */
+static work update_work(const sp_backend *be, const sp_optim_args *a, double each)
+{
+    double weights = 0;
+
+    for (int i = 0; i < a->packs.n; i++)
+        if (a->packs.at[i].w >= a->w && a->packs.at[i].w < a->w + a->n)
+            weights += weights_of(&a->packs.at[i]);
+    return small_work(a->n, 1, each * (double)a->n + packed_bytes(be) * weights);
 }
 
 /* ---- the table ---- */
@@ -241,7 +273,7 @@ static work pack_work(const sp_pack_args *a, int n)
 TIMED(fill, (sp_backend * be, void *data, int byte, size_t bytes),
       (be, data, byte, bytes), small_work(0, 0, (double)bytes))
 TIMED(conv_pack, (sp_backend * be, const sp_pack_args *a, int n), (be, a, n),
-      pack_work(a, n))
+      pack_work(be, a, n))
 TIMED_OF(conv_forward, sp_conv_args, conv_work(a->map, a->x, a->y))
 TIMED_OF(conv_grad_input, sp_conv_args, grad_input_work(a, NULL, NULL))
 TIMED_AS("conv_forward", conv_forward_norm_sums,
@@ -262,13 +294,15 @@ TIMED(norm_sums,
       (be, x, sample_row, n_samples, sums), rows_work(x, layers_bytes_of(x)))
 TIMED_OF(norm_finish, sp_norm_finish_args, small_work(0, a->c, 0))
 TIMED_OF(norm_apply, sp_norm_args,
-         rows_work(a->x, layers_bytes_of(a->x) + layers_bytes_of(a->y) +
-                             layers_bytes_of(a->res)))
+         norm_pass_work(a->x, a->finish,
+                        layers_bytes_of(a->x) + layers_bytes_of(a->y) +
+                            layers_bytes_of(a->res)))
 TIMED_OF(norm_grad_sums, sp_norm_grad_args, norm_grad_sums_work(a))
 TIMED_OF(norm_grad_finish, sp_norm_grad_finish_args, small_work(0, a->c, 0))
 TIMED_OF(norm_grad_apply, sp_norm_grad_args,
-         rows_work(a->x, layers_bytes_of(a->x) + layers_bytes_of(a->dy) +
-                             layers_bytes_of(a->dx) * (a->is_added ? 2 : 1)))
+         norm_pass_work(a->x, a->finish,
+                        layers_bytes_of(a->x) + layers_bytes_of(a->dy) +
+                            layers_bytes_of(a->dx) * (a->is_added ? 2 : 1)))
 TIMED(add_samples,
       (sp_backend * be, const double *sums, int n_samples, int m, double n_rows,
        double *out, bool is_added),
@@ -312,10 +346,10 @@ TIMED(broadcast_grad,
        sp_tensor dx),
       (be, dy, sample_row, n_samples, dx), rows_work(dy, layers_bytes_of(dy)))
 TIMED_OF(loss, sp_loss_args, loss_work(a))
-TIMED_OF(sgd, sp_optim_args, /* w, g; w; and m twice */
-         small_work(a->n, 1, (a->momentum != 0 ? 20.0 : 12.0) * (double)a->n))
-TIMED_OF(adamw, sp_optim_args,
-         small_work(a->n, 1, 28.0 * (double)a->n)) /* w, g, m, v; w, m, v */
+/* w, g; w; and m twice */
+TIMED_OF(sgd, sp_optim_args, update_work(be, a, a->momentum != 0 ? 20 : 12))
+/* w, g, m, v; w, m, v */
+TIMED_OF(adamw, sp_optim_args, update_work(be, a, 28))
 TIMED(sum_squares, (sp_backend * be, const float *g, int64_t n, double *sum),
       (be, g, n, sum), small_work(n, 1, 4.0 * (double)n))
 

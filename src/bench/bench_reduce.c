@@ -106,7 +106,7 @@ static sp_status time_round(reduce_case *c, double *least, double *s)
     SP_TRY(reduce_time_once(c, once_plain, &plain));
     SP_TRY(reduce_time_once(c, once_pieces, &pieces));
     *least = fmin(*least, fmin(plain, pieces));
-    SP_TRY(sp_buckets_zero(c->buckets));
+    SP_TRY(sp_buckets_begin(c->buckets));
     return reduce_time_once(c, once_buckets, s);
 }
 
@@ -118,7 +118,7 @@ static sp_status time_buckets(bench *b, reduce_case *c, double bytes, bench_time
     double s[BENCH_STEPS], least = INFINITY;
 
     SP_TRY(check_once(c, once_pieces, c->data));
-    SP_TRY(sp_buckets_zero(c->buckets));
+    SP_TRY(sp_buckets_begin(c->buckets));
     SP_TRY(check_once(c, once_buckets, c->buckets->grad));
     for (int tries = 0; tries < 5; tries++) {
         for (int i = 0; i < t->repeats; i++)

@@ -24,8 +24,8 @@ typedef struct bench_work_of_call {
     int64_t n;
     int c_in, c_out;
     double sm_s, gathered, weights, l2_bytes, memory_bytes;
-    bool is_small;  /* its time does not depend on what it reads */
-    bool has_slots; /* a second kernel adds partial sums */
+    int more_kernels; /* beside its first */
+    bool is_small;    /* its time does not depend on what it reads */
 } bench_work_of_call;
 
 void bench_cases_add(bench_cases *cases, const bench_work_of_call *call);

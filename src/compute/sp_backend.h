@@ -83,6 +83,12 @@ typedef struct sp_pack_args {
     float *packed; /* conv_pack_floats of them, written */
 } sp_pack_args;
 
+/* Packings that are made together, or kept by an update. */
+typedef struct sp_packs {
+    const sp_pack_args *at; /* [n] host */
+    int n;
+} sp_packs;
+
 /* Scratch of a convolution. The two memories are apart, each as large as its largest
  * use so far. */
 typedef struct sp_conv_bytes {
@@ -95,11 +101,12 @@ typedef struct sp_conv_wgrad_args {
     sp_tensor x, dy;           /* [n_in, c_in], [n_out, c_out] */
     const int32_t *sample_row; /* [n_samples + 1] host: rows of dy of each sample */
     int sample0, sample1;      /* sums over samples sample0 .. sample1 - 1, in order */
-    float *dw;                 /* [K][c_in][c_out], added to */
-    float *dbias;              /* [c_out] or NULL, added to */
+    float *dw;                 /* [K][c_in][c_out] written */
+    float *dbias;              /* [c_out] written, or NULL */
+    bool is_added;             /* dw and dbias += instead of = */
     /* The operation may run concurrently with those that follow it, until join. Until
-     * then the caller leaves its operands in place and touches no gradient that it adds
-     * to. */
+     * then the caller leaves its operands in place and touches no gradient that it
+     * writes. */
     bool is_concurrent;
 } sp_conv_wgrad_args;
 
@@ -164,7 +171,8 @@ typedef struct sp_norm_grad_finish_args {
     sp_sums own; /* the same over this rank; part NULL: no dgamma, no dbeta */
     const float *gamma, *mean, *inv_std; /* [c] */
     float *abc;                          /* [3][c] written */
-    float *dgamma, *dbeta;               /* [c] added to */
+    float *dgamma, *dbeta;               /* [c] written */
+    bool is_added;                       /* dgamma and dbeta += instead of = */
 } sp_norm_grad_finish_args;
 
 /* The map may lead to a coarser level, to the same, or, like a transposed
@@ -252,6 +260,9 @@ typedef struct sp_optim_args {
     /* [n / SP_SPARED_RUN, rounded up] if an entry is not 0, its run of SP_SPARED_RUN
      * elements has no weight decay. NULL: all elements have weight decay. */
     const uint8_t *spared;
+    /* The packings of weights that lie in w: conv_pack has written them, and with the
+     * update they become conv_pack's of the new weights. Others are left alone. */
+    sp_packs packs;
 } sp_optim_args;
 
 enum { SP_SPARED_RUN = 16 };

@@ -107,8 +107,8 @@ static inline SP_HOST_DEVICE void sp_norm_grad_finish_channel(
     a->abc[2 * c + j] = (float)(-A * all.first / n - B * (double)a->mean[j]);
     if (!a->own.part)
         return;
-    a->dbeta[j] += (float)own.first;
-    a->dgamma[j] += (float)own.second;
+    a->dbeta[j] = (a->is_added ? a->dbeta[j] : 0) + (float)own.first;
+    a->dgamma[j] = (a->is_added ? a->dgamma[j] : 0) + (float)own.second;
 }
 
 #endif

@@ -323,7 +323,8 @@ static void share_out(work *w)
     }
 }
 
-/* Adds the sums of dy to dbias: in double over each sample, samples in order. */
+/* Writes the sums of dy to dbias, or adds them: in double over each sample, samples in
+ * order. */
 static sp_status add_bias_grad(sp_backend *be, const sp_conv_wgrad_args *a)
 {
     const int c = a->dy.c;
@@ -332,6 +333,8 @@ static sp_status add_bias_grad(sp_backend *be, const sp_conv_wgrad_args *a)
 
     SP_TRY(sp_cpu_scratch(be, 4 * (size_t)c * sizeof *sums, (void **)&sums));
     part = sums + 2 * c;
+    if (!a->is_added)
+        memset(a->dbias, 0, (size_t)c * sizeof *a->dbias);
     for (int b = a->sample0; b < a->sample1; b++) {
         const int64_t end = sp_cpu_first_row(a->map, a->sample_row, b + 1);
         memset(sums, 0, 2 * (size_t)c * sizeof *sums);
@@ -368,8 +371,8 @@ static bool conv_is_by_offset(const sp_backend *be, const sp_cpu_wgrad *g,
            bytes <= (is_bf16 ? MOST_ROWS_BF16 : MOST_ROWS_BYTES);
 }
 
-/* Each thread takes offsets, and adds the sums of one to the gradient while they are in
- * L2. */
+/* Each thread takes offsets, and writes the sums of one to the gradient while they are
+ * in L2. */
 static void conv_add_by_offset(sp_backend *be, const sp_conv_wgrad_args *a,
                                const sp_cpu_wgrad *all, const work *w)
 {
@@ -386,11 +389,12 @@ static void conv_add_by_offset(sp_backend *be, const sp_conv_wgrad_args *a,
         for (int i = 0; i < w->K; i++) {
             g.k0 = w->order[i];
             g.k1 = g.k0 + 1;
-            if (w->pairs[g.k0] == 0)
+            if (w->pairs[g.k0] == 0 && a->is_added)
                 continue;
             memset(g.dw, 0, w->step * sizeof *g.dw);
             isa->wgrad(&g, 0);
-            isa->unpack_add(g.dw, a->x.c, a->dy.c, a->dw + (size_t)g.k0 * size);
+            isa->unpack(g.dw, a->x.c, a->dy.c, a->dw + (size_t)g.k0 * size,
+                        a->is_added);
         }
     }
 }
@@ -408,8 +412,8 @@ static void conv_add_by_panel(sp_backend *be, const sp_conv_wgrad_args *a,
 #pragma omp parallel for num_threads(                                                  \
     sp_cpu_threads(be, (int64_t)w->K *(int64_t)w->step))
     for (int k = 0; k < w->K; k++)
-        isa->unpack_add(w->dw + (size_t)k * w->step, a->x.c, a->dy.c,
-                        a->dw + (size_t)k * (size_t)a->x.c * (size_t)a->dy.c);
+        isa->unpack(w->dw + (size_t)k * w->step, a->x.c, a->dy.c,
+                    a->dw + (size_t)k * (size_t)a->x.c * (size_t)a->dy.c, a->is_added);
 }
 
 sp_status sp_cpu_conv_grad_weight(sp_backend *be, const sp_conv_wgrad_args *a)
@@ -424,7 +428,7 @@ sp_status sp_cpu_conv_grad_weight(sp_backend *be, const sp_conv_wgrad_args *a)
     SP_TRY(take_work(be, a, &w));
     g.row = sp_cpu_first_row(m, a->sample_row, a->sample0);
     g.end = sp_cpu_first_row(m, a->sample_row, a->sample1);
-    if (g.row == g.end)
+    if (g.row == g.end && a->is_added)
         return SP_OK;
     g.tile0 = m ? m->sample_tile[a->sample0] : 0;
     g.tile1 = m ? m->sample_tile[a->sample1] : 0;

@@ -86,7 +86,7 @@ typedef struct sp_cpu_isa {
     /* Packs the weights of one offset. is_transposed: w is [c_out][c_in]. */
     void (*pack)(const float *w, int c_in, int c_out, bool is_transposed,
                  float *packed);
-    void (*unpack_add)(const float *packed, int c_in, int c_out, float *w);
+    void (*unpack)(const float *packed, int c_in, int c_out, float *w, bool is_added);
     void (*conv_tile)(const sp_cpu_conv *conv, int tile);
     /* Adds to the panels that `thread` owns. */
     void (*wgrad)(const sp_cpu_wgrad *wgrad, int thread);
@@ -130,7 +130,7 @@ typedef struct sp_cpu_isa {
  * products, packed weights and rows, and functions that only the tables for fp32 have.
  */
 #define SP_CPU_PRODUCTS(X) X(conv_tile) X(wgrad) X(multiply_add)
-#define SP_CPU_PACKING(X)  X(n_panels) X(pack) X(unpack_add)
+#define SP_CPU_PACKING(X)  X(n_panels) X(pack) X(unpack)
 #define SP_CPU_ROWS(X)                                                                 \
     X(norm_sums)                                                                       \
     X(norm_apply)                                                                      \

@@ -34,6 +34,12 @@ static sp_status cpu_optim_update(sp_backend *be, rule_fn *rule, const sp_optim_
 #pragma omp parallel for num_threads(sp_cpu_threads(be, a->n))
     for (int64_t i = 0; i < n_blocks; i++)
         update_block(rule, a, i * size, sp_least((i + 1) * size, a->n));
+    for (int i = 0; i < a->packs.n; i++) {
+        const sp_pack_args *pack = &a->packs.at[i];
+
+        if (pack->w >= a->w && pack->w < a->w + a->n)
+            SP_TRY(sp_cpu_conv_pack(be, pack, 1));
+    }
     return SP_OK;
 }
 

@@ -290,7 +290,7 @@ void ISA(pack)(const float *w, int c_in, int c_out, bool is_transposed, float *p
 
 /* Rows of w are passed from end to end, whose memory the processor then fetches ahead;
  * pieces of rows a KiB apart come singly. */
-void ISA(unpack_add)(const float *packed, int c_in, int c_out, float *w)
+void ISA(unpack)(const float *packed, int c_in, int c_out, float *w, bool is_added)
 {
     const int nv = vectors(c_out);
 
@@ -301,7 +301,7 @@ void ISA(unpack_add)(const float *packed, int c_in, int c_out, float *w)
             const float *from = packed + (size_t)at * c_in + (size_t)i * ld;
             float *restrict to = w + at;
             for (int j = 0; j < width; j++)
-                to[j] += from[j];
+                to[j] = (is_added ? to[j] : 0) + from[j];
         }
 }
 

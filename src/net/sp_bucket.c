@@ -163,7 +163,7 @@ static bool is_device(const sp_buckets *b)
     return b->grad != b->impl->host;
 }
 
-sp_status sp_buckets_zero(sp_buckets *buckets)
+sp_status sp_buckets_begin(sp_buckets *buckets)
 {
     struct sp_buckets_impl *impl = buckets->impl;
     sp_backend *backend = impl->backend;
@@ -175,13 +175,13 @@ sp_status sp_buckets_zero(sp_buckets *buckets)
     memset(&buckets->tail, 0, sizeof buckets->tail);
     memset(buckets->tail_exact, 0, sizeof buckets->tail_exact);
     impl->n_posted = impl->n_done = 0;
+    buckets->is_begun = false;
     if (!is_device(buckets)) {
         sp_comm_clear(buckets->comm, buckets->grad, n * sizeof *buckets->grad);
         memset(impl->sums, 0, sizeof impl->host_sums);
         return SP_OK;
     }
-    SP_TRY(backend->ops->fill(backend, impl->sums, 0, sizeof impl->host_sums));
-    return backend->ops->fill(backend, buckets->grad, 0, n * sizeof *buckets->grad);
+    return backend->ops->fill(backend, impl->sums, 0, sizeof impl->host_sums);
 }
 
 /* Bucket i as it travels. */

@@ -25,7 +25,7 @@
 /* The numbers that travel with the gradient: after sp_bucket_wait the sums over ranks
  * and micro-batches. The counts are whole numbers below 2^53, which a double sums
  * exactly in any order. One more count is a member here, a double, which
- * sp_buckets_zero clears and compute() of train/sp_step.c adds to for each
+ * sp_buckets_begin clears and compute() of train/sp_step.c adds to for each
  * micro-batch; sp_step_result.sum has its sum. */
 typedef struct sp_tail {
     double loss_sum, weight_sum; /* sum w * l, sum w over labelled voxels */
@@ -38,9 +38,11 @@ enum { SP_LOSS_SUMS = 3 }; /* sum w * l, sum w, rows */
 typedef struct sp_buckets {
     sp_comm *comm; /* borrowed */
     const sp_graph *graph;
-    /* [n_floats] The gradient, which sp_net_backward adds to; after wait the sum over
-     * ranks. It is backend memory after sp_buckets_attach, host memory before. */
+    /* [n_floats] The gradient of the step, which sp_net_backward writes; after wait the
+     * sum over ranks. What no backward pass writes, as of frozen layers, is 0. It is
+     * backend memory after sp_buckets_attach, host memory before. */
     float *grad;
+    bool is_begun; /* a backward pass of the step has written it: later ones add */
     /* [SP_LOSS_SUMS] The loss, in the same memory, which sp_net_train_loss adds to;
      * wait adds it to the tail. */
     double *loss;
@@ -67,8 +69,10 @@ void sp_buckets_destroy(sp_buckets *buckets);
  * it; in exact mode MPI sums the limbs. Called at most once, before the first use. The
  * transport is borrowed. Local. SP_EMEM. */
 sp_status sp_buckets_attach(sp_buckets *buckets, sp_transport *transport);
-/* Zeroes gradients and tail, before the first micro-batch of a step. Local. */
-sp_status sp_buckets_zero(sp_buckets *buckets);
+/* Begins a step, before its first micro-batch: zeroes tail, loss and limbs. The first
+ * backward pass overwrites the gradient, which on the host is zeroed to give its memory
+ * back to the system until then. Local. */
+sp_status sp_buckets_begin(sp_buckets *buckets);
 /* Posts the buckets that are complete, given that all gradients from flat offset `from`
  * on are final. Every rank makes the same calls in the same order; offsets never rise
  * within a step. */

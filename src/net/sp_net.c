@@ -47,7 +47,9 @@ static sp_status create(sp_net *net, const sp_net_options *options)
     impl->weights_at = 1;
     SP_TRY(sp_lower(&impl->low, net->graph, net->backend->precision == SP_BF16));
     impl->step = calloc((size_t)impl->low.n_steps, sizeof *impl->step);
-    if (!impl->step)
+    impl->pack =
+        calloc(SP_PACK_DIRECTIONS * (size_t)impl->low.n_steps, sizeof *impl->pack);
+    if (!impl->step || !impl->pack)
         return SP_FAIL(SP_EMEM, "network: out of memory");
     SP_TRY(take_fixed(net));
     SP_TRY(sp_assign_create(&impl->mem, &impl->low, &assign_rules));
@@ -106,6 +108,7 @@ void sp_net_destroy(sp_net *net)
         sp_arena_destroy(&impl->host);
         sp_transport_close(&impl->own);
         free(impl->step);
+        free(impl->pack);
     }
     free(impl);
     memset(net, 0, sizeof *net);

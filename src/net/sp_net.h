@@ -89,12 +89,17 @@ sp_status sp_net_create(sp_net *net, const sp_graph *graph, sp_backend *backend,
                         sp_comm *comm, const sp_net_options *options);
 void sp_net_destroy(sp_net *net);
 /* Marks packed copies of the weights as stale. The caller calls it whenever it has
- * changed the weights: after initialization, loading, and each optimizer step. */
+ * changed the weights: after initialization, loading, and each optimizer step that did
+ * not keep the packings. */
 void sp_net_updated(sp_net *net);
-/* Lends the gradients' memory to a net with little memory: evaluations keep packed
- * weights there from batch to batch. Their contents are lost, and no training step may
+/* Lends the gradients' memory to a net with little memory, on the host, where each step
+ * zeroes it: evaluations keep packed weights there from batch to batch. Their contents are lost, and no training step may
  * run until the call with NULL. Local. */
 void sp_net_lend(sp_net *net, const sp_buckets *buckets);
+/* The packings of the weights that the next step reads, for an update to keep. The list
+ * is empty if they are stale, as before the first step, and with little memory; it is
+ * borrowed until the next call of the net. */
+sp_packs sp_net_packs(const sp_net *net);
 
 /* Computes the logits of a batch. In training, batch norms use the statistics of the
  * batch (collective over bn_scope, also without samples), which move the running ones
@@ -123,10 +128,10 @@ sp_status sp_net_fetch_rows(sp_net *net, const sp_batch *batch, sp_arena *arena,
  * Waits for the device. Local. */
 sp_status sp_net_sample_losses(sp_net *net, int *n, const int64_t **id,
                                const double (**loss)[2]);
-/* Adds the gradient of the summed loss to buckets->grad, in exact mode to
- * buckets->exact, sample by sample. In the last micro-batch of a step it reports final
- * gradients to the buckets as it goes. Collective over bn_scope; with is_last over the
- * world. */
+/* Writes the gradient of the summed loss to buckets->grad, or adds it in the later
+ * micro-batches of a step; in exact mode adds it to buckets->exact, sample by sample.
+ * In the last micro-batch of a step it reports final gradients to the buckets as it
+ * goes. Collective over bn_scope; with is_last over the world. */
 sp_status sp_net_backward(sp_net *net, const sp_batch *batch, sp_buckets *buckets,
                           bool is_last);
 /* Copies the running statistics to the host for sp_net_sync_running, before the update

@@ -19,7 +19,6 @@ static sp_status exact_group(sp_net *net, sp_conv_wgrad_args *args, int first, i
     const bool has_bias = args->dbias;
     float *at = net->impl->fixed.wgrad;
 
-    SP_TRY(ops->fill(net->backend, at, 0, (size_t)(end - first) * stride * sizeof *at));
     for (int b = first; b < end; b++, at += stride) {
         args->sample0 = b;
         args->sample1 = b + 1;
@@ -137,6 +136,7 @@ static sp_status conv_weight(sp_net *net, const sp_lower_step *step, sp_tensor d
         .dy = dy,
         .sample_row = sp_net_sample_row(net, impl->low.value[step->out].level),
         .sample1 = impl->batch->n_samples,
+        .is_added = buckets->is_begun && !buckets->exact,
         .is_concurrent = is_concurrent};
 
     if (buckets->exact)
@@ -405,6 +405,7 @@ sp_status sp_net_backward(sp_net *net, const sp_batch *batch, sp_buckets *bucket
         SP_TRY(sp_bucket_poll(buckets));
     }
     assert(!impl->fork.is_open && "the first step has no gradient of its input");
+    buckets->is_begun = true;
     net->layer = -1;
     return SP_OK;
 }

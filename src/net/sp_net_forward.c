@@ -21,28 +21,43 @@ static sp_pack_args pack_args(const sp_net *net, int s, int direction)
                           .packed = impl->fixed.packed[s][direction]};
 }
 
-/* Packs all weights that this pass will read and that are stale, in one call. */
-static sp_status pack_all(sp_net *net)
+/* Lists the packings of all steps; sp_resources_exchange_average exchanges the weights.
+ */
+static void list_packs(const sp_net *net)
 {
     struct sp_net_impl *impl = net->impl;
-    size_t mark = impl->host.used;
-    sp_pack_args *args;
     int n = 0;
 
-    SP_TRY(SP_TAKE(&impl->host, SP_PACK_DIRECTIONS * impl->low.n_steps, &args));
-    for (int s = 0; s < impl->low.n_steps; s++)
-        for (int d = 0; d <= (impl->is_training ? SP_PACK_GRAD_INPUT : SP_PACK_FORWARD);
-             d++) {
-            uint64_t *packed_at = &impl->step[s].packed_at[d];
+    for (int d = 0; d < SP_PACK_DIRECTIONS; d++) {
+        for (int s = 0; s < impl->low.n_steps; s++)
+            if (impl->fixed.packed[s][d])
+                impl->pack[n++] = pack_args(net, s, d);
+        impl->pack_end[d] = n;
+    }
+}
 
-            if (!impl->fixed.packed[s][d] || *packed_at == impl->weights_at)
-                continue;
-            args[n++] = pack_args(net, s, d);
-            *packed_at = impl->weights_at;
-        }
-    SP_TRY(net->backend->ops->conv_pack(net->backend, args, n));
-    sp_arena_rewind(&impl->host, mark);
-    return SP_OK;
+sp_packs sp_net_packs(const sp_net *net)
+{
+    const struct sp_net_impl *impl = net->impl;
+
+    for (int d = 0; d < SP_PACK_DIRECTIONS; d++)
+        if (impl->packed_at[d] != impl->weights_at)
+            return (sp_packs){0};
+    list_packs(net);
+    return (sp_packs){impl->pack, impl->pack_end[SP_PACK_DIRECTIONS - 1]};
+}
+
+/* Packs all weights for a direction. */
+static sp_status pack_all(sp_net *net, int direction)
+{
+    struct sp_net_impl *impl = net->impl;
+    int first;
+
+    list_packs(net);
+    first = direction ? impl->pack_end[direction - 1] : 0;
+    impl->packed_at[direction] = impl->weights_at;
+    return net->backend->ops->conv_pack(net->backend, impl->pack + first,
+                                        impl->pack_end[direction] - first);
 }
 
 sp_status sp_net_pack(sp_net *net, int s, int direction)
@@ -53,10 +68,14 @@ sp_status sp_net_pack(sp_net *net, int s, int direction)
     sp_pack_args one;
 
     assert(0 <= s && s < impl->low.n_steps && (direction == 0 || direction == 1));
-    if (!packed || (packed != impl->fixed.shared && *packed_at == impl->weights_at))
+    if (!packed)
         return SP_OK;
     if (!impl->options.is_low_memory)
-        return pack_all(net);
+        return impl->packed_at[direction] == impl->weights_at
+                   ? SP_OK
+                   : pack_all(net, direction);
+    if (packed != impl->fixed.shared && *packed_at == impl->weights_at)
+        return SP_OK;
     one = pack_args(net, s, direction);
     *packed_at = impl->weights_at;
     return net->backend->ops->conv_pack(net->backend, &one, 1);

@@ -15,8 +15,8 @@
 
 /* The state of a step that outlives a batch. */
 typedef struct net_step {
-    /* Convolution: the value of weights_at when each direction's weights were packed.
-     * 0: they have never been packed. */
+    /* With little memory, of a convolution with room of its own: the value of weights_at
+     * when each direction's weights were packed. 0: they are not packed there. */
     uint64_t packed_at[SP_PACK_DIRECTIONS];
     double seen; /* Batch norm: rows of this rank since the last sp_net_sync_running. */
 } net_step;
@@ -49,6 +49,13 @@ struct sp_net_impl {
      * `to_release` bytes more should be. */
     size_t released_from, to_release;
     uint64_t weights_at; /* The number of times that the weights have changed. */
+    /* Without little memory: its value when the weights of all convolutions were packed
+     * for each direction; 0: they have never been packed. */
+    uint64_t packed_at[SP_PACK_DIRECTIONS];
+    /* [pack_end[1]] The packings of a direction follow those of the directions before
+     * it. With little memory the list is not used. */
+    sp_pack_args *pack;
+    int pack_end[SP_PACK_DIRECTIONS];
     float *fetched; /* Host copy made by sp_net_fetch_running. NULL: not fetched. */
 
     /* The rest belongs to the current micro-batch. */
@@ -112,8 +119,8 @@ sp_status sp_net_run_own_loss(sp_net *net, const sp_loss_args *args);
 
 /* ---- sp_net_forward.c ---- */
 /* Packs the weights of a convolution for a direction, if they are stale, as they are at
- * each use if all steps share the room. Without little memory all stale ones are packed
- * in one call. */
+ * each use if all steps share the room. Without little memory those of all steps are
+ * packed in one call. */
 sp_status sp_net_pack(sp_net *net, int s, int direction);
 /* Runs step s of the forward pass between the places that sp_assign has assigned. */
 sp_status sp_net_run_step(sp_net *net, int s);

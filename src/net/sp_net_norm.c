@@ -159,7 +159,7 @@ sp_norm_args sp_net_norm_args(const sp_net *net, int s)
     return args;
 }
 
-/* The arguments that compute the coefficients of pass 2 and add this rank's share of
+/* The arguments that compute the coefficients of pass 2 and write this rank's share of
  * dgamma and dbeta to the gradient, which the buckets sum over the ranks. */
 static sp_norm_grad_finish_args grad_finish_args(const sp_net *net, int s,
                                                  const norm_sums *sums,
@@ -179,7 +179,8 @@ static sp_norm_grad_finish_args grad_finish_args(const sp_net *net, int s,
                                       .inv_std = norm->inv_std,
                                       .abc = net->impl->fixed.coefficients,
                                       .dgamma = buckets->grad + gamma,
-                                      .dbeta = buckets->grad + beta};
+                                      .dbeta = buckets->grad + beta,
+                                      .is_added = buckets->is_begun};
 }
 
 /* Writes the gradient g of the residual, then dx (pass 2) with its coefficients, by

@@ -19,6 +19,7 @@ struct sp_optim_impl {
     /* The parameters that are updated; padding between two of a stretch is 0. */
     int n_stretches;
     optim_stretch *stretch; /* [n_stretches] by rising first */
+    sp_packs packs;         /* what the running step keeps packed */
 };
 
 /* Parameters begin at multiples of a run; their padding is 0 and stays 0. */
@@ -265,7 +266,8 @@ static sp_status net_optim_update(const sp_optim *optim, const optim_stretch *s,
         .eps = c->train.adamw_eps,
         .nesterov = c->train.nesterov,
         .t = optim->t,
-        .spared = spared ? spared + s->first / SP_SPARED_RUN : NULL};
+        .spared = spared ? spared + s->first / SP_SPARED_RUN : NULL,
+        .packs = optim->impl->packs};
 
     return (c->train.optimizer == SP_ADAMW ? ops->adamw : ops->sgd)(optim->backend,
                                                                     &args);
@@ -294,6 +296,21 @@ sp_status sp_optim_step(sp_optim *optim, float *param, const float *grad,
         SP_TRY(net_optim_update(optim, &optim->impl->stretch[i], param, grad,
                                 clip / weight_sum, rates));
     optim->t++;
+    return SP_OK;
+}
+
+sp_status sp_optim_update(sp_optim *optim, sp_net *net, const sp_buckets *buckets,
+                          sp_rates rates, double *grad_norm)
+{
+    const int64_t before = optim->t;
+    const sp_packs packs = sp_net_packs(net);
+
+    optim->impl->packs = packs;
+    SP_TRY(sp_optim_step(optim, net->param, buckets->grad, buckets->squares,
+                         buckets->tail.weight_sum, rates, grad_norm));
+    optim->impl->packs = (sp_packs){0};
+    if (optim->t > before && packs.n == 0)
+        sp_net_updated(net);
     return SP_OK;
 }
 

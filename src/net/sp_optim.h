@@ -7,6 +7,7 @@
 #include "deck/sp_deck.h"
 #include "net/sp_graph.h"
 #include "net/sp_kept.h"
+#include "net/sp_net.h"
 
 typedef struct sp_optim {
     const sp_graph *graph;   /* borrowed */
@@ -73,6 +74,11 @@ bool sp_optim_cycles_momentum(const sp_config *config);
 sp_status sp_optim_step(sp_optim *optim, float *param, const float *grad,
                         double squares, double weight_sum, sp_rates rates,
                         double *grad_norm);
+
+/* sp_optim_step of a network's weights by the gradient in its buckets. It keeps the
+ * packings of the weights (sp_net_packs), or marks them as stale. */
+sp_status sp_optim_update(sp_optim *optim, sp_net *net, const sp_buckets *buckets,
+                          sp_rates rates, double *grad_norm);
 
 /* The averages of train.ema = d, which do nothing without it. sp_optim_begin_average
  * makes them the weights and buffers. sp_optim_average is called after each update: the

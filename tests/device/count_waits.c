@@ -27,11 +27,11 @@ static void stop(stops *s)
 }
 
 /* NOLINTBEGIN: names given by the linker */
-WRAPPED(sp_status, sp_buckets_zero, sp_buckets *buckets)
+WRAPPED(sp_status, sp_buckets_begin, sp_buckets *buckets)
 {
     device = ranks = (stops){0, hc_launches()};
     launched_before = hc_launches();
-    return __real_sp_buckets_zero(buckets);
+    return __real_sp_buckets_begin(buckets);
 }
 
 /* This function is called at the end of a step. */

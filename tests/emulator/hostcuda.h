@@ -386,12 +386,6 @@ template <class T> static inline T atomicAdd(T *at, T value)
     return __atomic_fetch_add(at, value, __ATOMIC_RELAXED);
 }
 
-static inline unsigned sp_load_count(const unsigned *from)
-{
-    hc_maybe_yield();
-    return __atomic_load_n(from, __ATOMIC_RELAXED);
-}
-
 /* ---- the runtime ---- */
 
 #include "emulator/hostcuda_api.h"

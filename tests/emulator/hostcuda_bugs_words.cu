@@ -52,7 +52,7 @@ template <int BUG> __global__ static void word_with(call a)
 #define W(bug) {#bug, word_with<bug>},
 static const bug word_bugs[] = {WORD_BUGS(W)};
 
-/* Blocks wait for what one of them does, as in cuda_do_jobs; with `jobs_not_waited`
+/* Blocks wait for what one of them does, as a kernel may; with `jobs_not_waited`
  * only those that come late find it done. */
 template <bool WAITS> __global__ static void jobs_with(call a)
 {
@@ -72,7 +72,7 @@ template <bool WAITS> __global__ static void jobs_with(call a)
         }
     }
     if (t == 0) {
-        while (WAITS && sp_load_count(&count[1]) == 0)
+        while (WAITS && atomicAdd(&count[1], 0u) == 0)
             ;
         __threadfence();
     }

@@ -1,6 +1,7 @@
 /* Loss, update rules and memory of the CUDA backend agree with the plain loops:
  * gradients of the loss to 1e-6, its sums to 1e-12 relative; predictions and confusion
- * counts exactly; updates to 1e-7 relative, sums of squares to 1e-12. */
+ * counts exactly; updates to 1e-7 relative, sums of squares to 1e-12. Packings that an
+ * update keeps have conv_pack's bits. */
 #include "fixtures/test.h"
 
 #include "gpu/cuda_fixture.h"
@@ -165,7 +166,7 @@ static void update_by(op_results *r, const void *of)
                              0.1,    u->momentum, u->dampening,
                              1e-2,   0.9,         0.999,
                              1e-8,   u->nesterov, u->t,
-                             NULL};
+                             NULL,   {NULL, 0}};
     OK((u->is_adamw ? r->be->ops->adamw : r->be->ops->sgd)(r->be, &a));
 }
 
@@ -232,7 +233,8 @@ static void update_spared(op_results *r, const void *of)
                                  1e-8,
                                  true,
                                  0,
-                                 u->is_each ? NULL : placed};
+                                 u->is_each ? NULL : placed,
+                                 {NULL, 0}};
 
         OK((u->is_adamw ? r->be->ops->adamw : r->be->ops->sgd)(r->be, &a));
     }
@@ -256,6 +258,125 @@ TEST(runs_are_spared_decay)
             cu_close(&be);
             op_same("in one launch", &one, &many);
             cu_compare(i, false, update_spared, &each);
+        }
+}
+
+/* ---- packings that updates keep ---- */
+
+/* A convolution in the flat weights, and what lies between it and the next one. The
+ * last of the table is repeated, so that there are more than one launch has. */
+typedef struct kept_conv {
+    int K, c_in, c_out, gap;
+    bool has_grad_input, is_mirrored;
+} kept_conv;
+
+static const kept_conv kept_convs[] = {
+    {27, 4, 32, 64, false, false},  {8, 20, 33, 0, true, false},
+    {27, 64, 96, 1040, true, true}, {2, 128, 128, 32, true, false},
+    {3, 7, 300, 16, true, true},    {1, 3, 5, 16, true, false},
+};
+enum { KEPT = 70, KEPT_LEAD = 48 };
+
+/* The packings of the weights at w; `packed` has room for all, or is NULL to count it.
+ * Returns the floats of the packings; *n_weights: of the weights. */
+static size_t list_kept(sp_backend *be, const float *w, float *packed,
+                        sp_pack_args *list, int *n, size_t *n_weights)
+{
+    size_t at = KEPT_LEAD, to = 0;
+
+    *n = 0;
+    for (int i = 0; i < KEPT; i++) {
+        const kept_conv *k = &kept_convs[i < 5 ? i : 5];
+
+        for (int d = 0; d <= k->has_grad_input; d++) {
+            list[(*n)++] = (sp_pack_args){w + at,
+                                          k->K,
+                                          k->c_in,
+                                          k->c_out,
+                                          d,
+                                          d && k->is_mirrored,
+                                          packed ? packed + to : NULL};
+            to += (be->ops->conv_pack_floats(be, k->K, k->c_in, k->c_out, d) + 31) /
+                  32 * 32;
+        }
+        at += (size_t)k->K * k->c_in * k->c_out + k->gap;
+        at = (at + SP_SPARED_RUN - 1) / SP_SPARED_RUN * SP_SPARED_RUN;
+    }
+    *n_weights = at;
+    return to;
+}
+
+typedef struct kept {
+    float *weights, *packed;
+    size_t n, size;
+} kept;
+
+/* Updates the elements from `first` on with packings that it keeps, or makes them of
+ * the new weights. */
+static kept update_kept(sp_backend *be, bool is_adamw, size_t first, bool is_kept)
+{
+    sp_pack_args list[2 * KEPT];
+    int n_packs;
+    kept k;
+    const size_t size = list_kept(be, NULL, NULL, list, &n_packs, &k.n);
+    const size_t bytes = k.n * sizeof(float);
+    float *w = cu_copy(be, fx_floats(k.n, 1), bytes);
+    float *g = cu_copy(be, fx_floats(k.n, 4), bytes), *m = cu_room(be, bytes);
+    float *v = cu_room(be, bytes), *packed = cu_room(be, size * sizeof *packed);
+    sp_optim_args a = {.n = (int64_t)(k.n - first),
+                       .w = w + first,
+                       .g = g + first,
+                       .m = m + first,
+                       .v = v + first,
+                       .g_scale = 0.25,
+                       .lr = 0.1,
+                       .momentum = 0.9,
+                       .weight_decay = 0.01,
+                       .beta1 = 0.9,
+                       .beta2 = 0.999,
+                       .eps = 1e-8};
+
+    k.size = list_kept(be, w, packed, list, &n_packs, &k.n);
+    OK(be->ops->conv_pack(be, list, n_packs));
+    if (is_kept)
+        a.packs = (sp_packs){list, n_packs};
+    OK((is_adamw ? be->ops->adamw : be->ops->sgd)(be, &a));
+    if (!is_kept)
+        OK(be->ops->conv_pack(be, list, n_packs));
+    k.weights = test_alloc(bytes);
+    k.packed = test_alloc(size * sizeof *packed);
+    OK(be->ops->download(be, k.weights, w, bytes));
+    OK(be->ops->download(be, k.packed, packed, size * sizeof *packed));
+    return k;
+}
+
+static void check_kept(sp_precision precision, bool is_wgmma, int order, bool is_adamw,
+                       size_t first)
+{
+    const size_t mark = test_mark();
+    sp_backend be = cu_open(order);
+    kept made, own;
+
+    be.precision = precision;
+    be.is_wgmma = is_wgmma;
+    made = update_kept(&be, is_adamw, first, false);
+    own = update_kept(&be, is_adamw, first, true);
+    assert_memory_equal(own.weights, made.weights, own.n * sizeof *own.weights);
+    assert_memory_equal(own.packed, made.packed, own.size * sizeof *own.packed);
+    cu_close(&be);
+    test_release(mark);
+}
+
+/* An update leaves the packings of its weights as conv_pack makes them, of any widths
+ * and in every order, and those of other weights alone. */
+TEST(updates_keep_packings)
+{
+    const size_t behind_first = KEPT_LEAD + 27 * 4 * 32 + 64;
+
+    for (int precision = SP_FP32; precision <= SP_BF16; precision++)
+        for (int i = 0; i < 2; i++) {
+            check_kept((sp_precision)precision, false, i, i, 0);
+            check_kept((sp_precision)precision, true, i, !i, i ? behind_first : 0);
         }
 }
 

@@ -49,7 +49,7 @@ static void open_twin(twin *t, net_case *c, const sp_net_options *options, int o
     OK(sp_net_create(&t->net, &c->graph, &t->backend, c->comm, options));
     OK(sp_buckets_create(&t->buckets, &c->graph, c->comm, options->is_exact, 256));
     OK(sp_buckets_attach(&t->buckets, t->net.transport));
-    OK(sp_buckets_zero(&t->buckets));
+    OK(sp_buckets_begin(&t->buckets));
     OK(t->backend.ops->upload(&t->backend, t->net.param, c->net.param,
                               (size_t)c->graph.n_floats * sizeof(float)));
     OK(t->backend.ops->upload(&t->backend, t->net.running, c->net.running,
@@ -83,7 +83,7 @@ static void close_twin(twin *t)
 /* Runs forward pass, loss, backward pass and sums over ranks. */
 static void run_step(side *s)
 {
-    OK(sp_buckets_zero(s->buckets));
+    OK(sp_buckets_begin(s->buckets));
     OK(sp_net_forward(s->net, s->batch, true, NULL));
     OK(sp_net_train_loss(s->net, s->batch, s->buckets));
     OK(sp_net_backward(s->net, s->batch, s->buckets, true));
@@ -153,9 +153,7 @@ static void run_both(net_case *c, twin *t)
 
 static void optimize(side *s)
 {
-    OK(sp_optim_step(&s->optim, s->net->param, s->buckets->grad, s->buckets->squares,
-                     s->buckets->tail.weight_sum, (sp_rates){0.1, 0.9}, NULL));
-    sp_net_updated(s->net);
+    OK(sp_optim_update(&s->optim, s->net, s->buckets, (sp_rates){0.1, 0.9}, NULL));
 }
 
 static void one_step(const char *layers, const char *freeze, bool is_exact, int order)
@@ -225,6 +223,57 @@ TEST(recomputation_changes_no_bit)
             recomputed_step(case_nets[i], "[\"c0\", \"b0\", \"c1\", \"dn\"]",
                             order % 2 ? SP_FP32 : SP_BF16, order);
         }
+}
+
+/* A step of n micro-batches, all the same. */
+static const float *step_of(const net_case *c, twin *t, int n)
+{
+    OK(sp_buckets_begin(&t->buckets));
+    for (int i = 0; i < n; i++) {
+        OK(sp_net_forward(&t->net, &t->batch, true, NULL));
+        OK(sp_net_train_loss(&t->net, &t->batch, &t->buckets));
+        OK(sp_net_backward(&t->net, &t->batch, &t->buckets, i == n - 1));
+    }
+    OK(sp_bucket_wait(&t->buckets, NULL));
+    return gradient_of(&c->graph, t);
+}
+
+static void over_earlier_numbers(const char *layers, const char *freeze, bool is_exact,
+                                 sp_precision precision)
+{
+    const sp_net_options options = {.is_exact = is_exact, .seed = 3};
+    CLOSED_BY(case_close) net_case c;
+    CLOSED_BY(close_twin) twin t;
+    const float *first, *second;
+    float *stale, most = 0;
+
+    case_open_as(&c, sp_backend_reference(), &comm, layers, freeze, &options, SP_FP32);
+    case_batch(&c, samples, N_SAMPLES);
+    open_twin(&t, &c, &options, 1, precision);
+    first = step_of(&c, &t, 1);
+    stale = test_alloc((size_t)c.graph.n_floats * sizeof *stale);
+    for (int64_t i = 0; i < c.graph.n_floats; i++) {
+        stale[i] = first[i] != 0 ? NAN : 0;
+        most = fmaxf(most, fabsf(first[i]));
+    }
+    OK(t.backend.ops->upload(&t.backend, t.buckets.grad, stale,
+                             (size_t)c.graph.n_floats * sizeof *stale));
+    second = step_of(&c, &t, 2);
+    for (int64_t i = 0; i < c.graph.n_floats; i++)
+        if (!(fabsf(second[i] - 2 * first[i]) <= 1e-6f * most))
+            fail_msg("gradient %lld of %s is %g, expected twice %g", (long long)i,
+                     layers, second[i], first[i]);
+}
+
+/* The first micro-batch of a step overwrites what an earlier step left in the gradient,
+ * a second one adds; a frozen or unused layer has zeros. */
+TEST(a_step_writes_over_the_last_one)
+{
+    for (int i = 0; case_nets[i]; i++) {
+        over_earlier_numbers(case_nets[i], "[]", i % 2, i % 3 ? SP_FP32 : SP_BF16);
+        over_earlier_numbers(case_nets[i], "[\"c0\", \"b0\", \"c1\", \"dn\"]",
+                             (i + 1) % 2, i % 3 ? SP_BF16 : SP_FP32);
+    }
 }
 
 /* How far steps are from those of the CPU: the loss relative to its value, the gradient

@@ -4,14 +4,25 @@
  * offset (case_wgrad_tolerance); the sums of bias gradients are in double. */
 #include "gpu/conv_case.h"
 
-/* Returns dW with dbias behind it, added to the numbers already there, over samples
- * sample0 .. sample1 - 1. */
-static sp_tensor grad_weight(sp_backend *be, const conv_case *p, int n_samples,
-                             int sample0, int sample1, bool is_mixed)
+/* The numbers that are there before: those that are added to, or NaN. */
+static sp_tensor earlier(const conv_case *p, bool is_added)
 {
-    const size_t n = (size_t)p->K * p->c_in * p->c_out, all = n + (size_t)p->c_out;
+    const int all = p->K * p->c_in * p->c_out + p->c_out;
+    sp_tensor t = fx_tensor(1, all, all, 8);
+
+    for (int i = 0; !is_added && i < all; i++)
+        t.data[i] = NAN;
+    return t;
+}
+
+/* Returns dW with dbias behind it over samples sample0 .. sample1 - 1, written or added
+ * to the earlier numbers. */
+static sp_tensor grad_weight(sp_backend *be, const conv_case *p, int n_samples,
+                             int sample0, int sample1, bool is_mixed, bool is_added)
+{
+    const size_t n = (size_t)p->K * p->c_in * p->c_out;
     const bool is_bf16 = p->precision == SP_BF16;
-    sp_tensor dw = fx_tensor(1, (int)all, (int)all, 8);
+    sp_tensor dw = earlier(p, is_added);
     sp_tensor on_device = cu_put(be, dw, false);
     sp_map map = cu_map(be, &p->map, n_samples);
     sp_conv_wgrad_args a = {.map = p->kind->has_map ? &map : NULL,
@@ -21,7 +32,8 @@ static sp_tensor grad_weight(sp_backend *be, const conv_case *p, int n_samples,
                             .sample0 = sample0,
                             .sample1 = sample1,
                             .dw = on_device.data,
-                            .dbias = on_device.data + n};
+                            .dbias = on_device.data + n,
+                            .is_added = is_added};
 
     OK(be->ops->conv_grad_weight(be, &a));
     cu_read(be, on_device, dw);
@@ -29,12 +41,11 @@ static sp_tensor grad_weight(sp_backend *be, const conv_case *p, int n_samples,
 }
 
 static void check_samples(sp_backend *be, const conv_case *p, int n_samples,
-                          int sample0, int sample1, bool is_mixed)
+                          int sample0, int sample1, bool is_mixed, bool is_added)
 {
     const int32_t *row = p->level[p->kind->out].sample_row;
-    sp_tensor dw = grad_weight(be, p, n_samples, sample0, sample1, is_mixed);
-    sp_tensor old = fx_tensor(1, dw.c, dw.ld, 8);
-    double *want = case_doubles(old, true);
+    sp_tensor dw = grad_weight(be, p, n_samples, sample0, sample1, is_mixed, is_added);
+    double *want = case_doubles(earlier(p, is_added), is_added);
 
     case_grad_weight(p, row[sample0], row[sample1], want);
     case_same(
@@ -53,9 +64,9 @@ static void check(const conv_kind *k, int n_samples, const int *rows, int c_in,
         conv_case p =
             case_make(k, (sp_precision)precision, n_samples, rows, c_in, c_out, pad);
         sp_backend be = case_open(turn, p.precision);
-        check_samples(&be, &p, n_samples, 0, n_samples, turn % 5 == 0);
+        check_samples(&be, &p, n_samples, 0, n_samples, turn % 5 == 0, turn % 2);
         if (n_samples > 1)
-            check_samples(&be, &p, n_samples, 1, n_samples - 1, false);
+            check_samples(&be, &p, n_samples, 1, n_samples - 1, false, turn % 4 < 2);
         cu_close(&be);
         test_release(mark);
     }
@@ -100,11 +111,15 @@ TEST(several_rounds)
 {
     const int rows[] = {60, 60, 60, 60}, few[] = {12, 12, 12, 12};
 
-    check(&conv_kinds[CONV_5], 4, rows, 3, 5, 0);
+    for (int is_added = 0; is_added < 2; is_added++) {
+        conv_case p = case_make(&conv_kinds[CONV_5], SP_FP32, 4, rows, 3, 5, 0);
+        CLOSED_BY(cu_close) sp_backend be = case_open(is_added, SP_FP32);
+        check_samples(&be, &p, 4, 0, 4, false, is_added);
+    }
     if (!hc_is_checked()) {
         conv_case p = case_make(&conv_kinds[CONV_2], SP_BF16, 4, few, 768, 768, 0);
         CLOSED_BY(cu_close) sp_backend be = case_open(1, SP_BF16);
-        check_samples(&be, &p, 4, 0, 4, false);
+        check_samples(&be, &p, 4, 0, 4, false, false);
     }
 }
 
@@ -119,7 +134,7 @@ TEST(order_changes_no_bit)
 
         for (int order = 0; order < 4; order++) {
             sp_backend be = case_open(order, p.precision);
-            sp_tensor dw = grad_weight(&be, &p, 1, 0, 1, false);
+            sp_tensor dw = grad_weight(&be, &p, 1, 0, 1, false, true);
             cu_close(&be);
             first = order == 0 ? dw : first;
             assert_true(fx_equal(first, dw));
@@ -142,7 +157,7 @@ TEST(form_changes_no_bit)
                                         rows, channels[i][0], channels[i][1], pad);
                 CLOSED_BY(cu_close) sp_backend be = case_open(i, p.precision);
 
-                dw[pad] = grad_weight(&be, &p, 1, 0, 1, false);
+                dw[pad] = grad_weight(&be, &p, 1, 0, 1, false, false);
             }
             assert_true(fx_equal(dw[0], dw[1]));
         }

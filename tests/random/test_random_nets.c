@@ -82,7 +82,7 @@ static void close_side(side *s)
 
 static void step(side *s, const drawn *d, int number)
 {
-    OK(sp_buckets_zero(&s->c.buckets));
+    OK(sp_buckets_begin(&s->c.buckets));
     case_batch(&s->c, d->samples[number], d->n_samples[number]);
     case_step(&s->c, true);
     OK(sp_bucket_wait(&s->c.buckets, NULL));
@@ -90,9 +90,8 @@ static void step(side *s, const drawn *d, int number)
 
 static void update(side *s)
 {
-    OK(sp_optim_step(&s->optim, s->c.net.param, s->c.buckets.grad, s->c.buckets.squares,
-                     s->c.buckets.tail.weight_sum, (sp_rates){0.01, 0.9}, NULL));
-    sp_net_updated(&s->c.net);
+    OK(sp_optim_update(&s->optim, &s->c.net, &s->c.buckets, (sp_rates){0.01, 0.9},
+                       NULL));
 }
 
 static void differ(const drawn *d, const char *what, const char *name, double found,

@@ -109,20 +109,18 @@ peer cuda_peer.cu 's/SP_TRY(sp_comm_agree(t->comm, object(t, options)));/SP_TRY(
 # plans: rows and parents of levels
 plan cuda_plan_levels.cu 's/depth > l ? row : row - 1/row/'
 plan cuda_plan_levels.cu 's/ahead += count\[w\]\[lane\]/ahead += 0/'
-# jobs in front of a pass, the last block of a sum
+# coefficients ahead of a pass, the last block of a sum
 rows() {
     mutant test_cuda_rows rows/cuda_norm.cu "$1" "$2"
 }
 loss() {
-    mutant test_cuda_loss "rows/$1" device/cuda_jobs.cuh "$2"
+    mutant test_cuda_loss "rows/$1" device/cuda_util.cuh "$2"
 }
-rows device/cuda_jobs.cuh 's/jobs.other\[0\] = jobs.other\[1\] = 0;/;/'
-rows device/cuda_jobs.cuh 's/if (k >= jobs.n)/if (k + 1 >= jobs.n)/'
-rows device/cuda_jobs.cuh 's/cuda->job_turn = !turn;//'
 rows device/cuda_rows.cuh 's/i += stride) {/i += step * CUDA_EACH_ROWS) {/'
 rows device/cuda_rows.cuh 's/if (i + r \* step < n)/if (i + r * step <= n)/'
 rows device/cuda_rows.cuh 's/for (int to = y; to < half; to += rows)/for (int to = y; to < half; to += half)/'
-rows rows/cuda_norm.cu 's/f.prepare();//; s/cuda_do_jobs(jobs,/if (0) cuda_do_jobs(jobs,/'
+rows rows/cuda_norm.cu 's/SP_TRY(sp_cuda_norm_finish(be, a->finish));/;/'
+rows rows/cuda_norm.cu 's/SP_TRY(sp_cuda_norm_grad_finish(be, a->finish));/;/'
 loss cuda_loss.cu 's/\*count = 0;/;/'
 loss cuda_optim.cu 's/\*count = 0;/;/'
 loss cuda_optim.cu 's/return arrived\[0\] == n;/return arrived[0] == 1;/'

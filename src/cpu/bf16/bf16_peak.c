@@ -46,6 +46,6 @@ const sp_cpu_isa PRODUCTS(isa) = {.name = PRODUCTS_NAME,
                                   .chunk = 2,
                                   .n_panels = ISA(n_panels),
                                   .pack = BF16(pack),
-                                  .unpack_add = ISA(unpack_add),
+                                  .unpack = ISA(unpack),
                                   .convert = BF16(convert),
                                   SP_CPU_PRODUCTS(ENTRY) SP_CPU_ROWS(BF16_ENTRY)};

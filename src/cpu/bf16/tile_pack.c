@@ -23,7 +23,7 @@ int TILES(n_panels)(int c_out)
     return (c_out + PANEL - 1) / PANEL;
 }
 
-void TILES(unpack_add)(const float *packed, int c_in, int c_out, float *w)
+void TILES(unpack)(const float *packed, int c_in, int c_out, float *w, bool is_added)
 {
     for (int i = 0; i < c_in; i++, w += c_out)
         for (int at = 0, ld; at < c_out; at += ld) {
@@ -32,7 +32,7 @@ void TILES(unpack_add)(const float *packed, int c_in, int c_out, float *w)
             const float *from = packed + (size_t)at * (size_t)c_in + (size_t)(i * ld);
             float *restrict to = w + at;
             for (int j = 0; j < width; j++)
-                to[j] += from[j];
+                to[j] = (is_added ? to[j] : 0) + from[j];
         }
 }
 

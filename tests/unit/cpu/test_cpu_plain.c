@@ -210,7 +210,7 @@ static void backward(op_results *r, const problem *p, const float *w)
     fuse_backward(r, p, a);
 }
 
-/* dW with dbias behind it, added to the numbers already there. */
+/* dW with dbias behind it, written, and added to the numbers already there. */
 static void weigh(op_results *r, const problem *p)
 {
     const fx_level *out = &p->level[p->kind->out];
@@ -223,9 +223,13 @@ static void weigh(op_results *r, const problem *p)
         .sample_row = out->sample_row,
         .sample1 = out->n_samples};
 
-    a.dw = op_result_fp32(r, "dW", tolerance(r), 1, all, all).data;
-    a.dbias = a.dw + n;
-    OK(r->be->ops->conv_grad_weight(r->be, &a));
+    for (int i = 0; i < 2; i++) {
+        a.is_added = i;
+        a.dw =
+            op_result_fp32(r, i ? "dW, added" : "dW", tolerance(r), 1, all, all).data;
+        a.dbias = a.dw + n;
+        OK(r->be->ops->conv_grad_weight(r->be, &a));
+    }
     a.dy = op_operand_fp32(r, p->map.n_out, p->c_out, p->c_out, 7, true);
     a.dw = op_result_fp32(r, "dW of logits", tolerance(r), 1, all, all).data;
     a.dbias = NULL;

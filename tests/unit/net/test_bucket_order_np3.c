@@ -13,7 +13,7 @@ static double sum_of_ranks(int64_t i)
     return 6.0 + 3.0 * (double)(i % 7);
 }
 
-/* Adds to what sp_buckets_zero has left. */
+/* Adds to the host's gradient, which sp_buckets_begin has zeroed. */
 static void add(sp_buckets *b)
 {
     for (int64_t i = 0; i < graph.n_floats; i++) {
@@ -32,7 +32,7 @@ static void add(sp_buckets *b)
 
 static void fill(sp_buckets *b)
 {
-    OK(sp_buckets_zero(b));
+    OK(sp_buckets_begin(b));
     add(b);
 }
 
@@ -108,7 +108,7 @@ static void sums_in_every_way_of_posting(bool is_exact)
     OK(sp_buckets_create(&b, &graph, &comm, is_exact, 4096));
     for (int way = 0; way < 4; way++) { /* announced early: none, half, all */
         b.is_overlapped = way != 3;
-        OK(sp_buckets_zero(&b));
+        OK(sp_buckets_begin(&b));
         if (way == 3) /* without effect: nothing travels before the wait */
             announce(&b, 0);
         add(&b);

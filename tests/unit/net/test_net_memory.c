@@ -12,12 +12,10 @@ static const case_sample large[] = {{3, 40, false}, {4, 60, false}, {5, 1, false
 
 static void train_step(net_case *c, sp_optim *optim)
 {
-    sp_buckets_zero(&c->buckets);
+    sp_buckets_begin(&c->buckets);
     case_step(c, true);
     OK(sp_bucket_wait(&c->buckets, NULL));
-    OK(sp_optim_step(optim, c->net.param, c->buckets.grad, c->buckets.squares,
-                     c->buckets.tail.weight_sum, (sp_rates){0.1, 0.9}, NULL));
-    sp_net_updated(&c->net);
+    OK(sp_optim_update(optim, &c->net, &c->buckets, (sp_rates){0.1, 0.9}, NULL));
     OK(sp_net_forward(&c->net, &c->batch, false, NULL));
     OK(sp_net_loss(&c->net, &c->batch, &c->loss, NULL, NULL));
 }
@@ -62,7 +60,7 @@ TEST(updated_weights_are_used)
         case_new(&used, case_nets[k], large, 3);
         case_new(&fresh, case_nets[k], large, 3);
         case_step(&used, true);
-        sp_buckets_zero(&used.buckets);
+        sp_buckets_begin(&used.buckets);
         for (int64_t i = 0; i < used.graph.n_floats; i++)
             fresh.net.param[i] = used.net.param[i] *= 1.5f;
         sp_net_updated(&used.net);
