@@ -93,8 +93,8 @@ void sp_net_destroy(sp_net *net);
  * not keep the packings. */
 void sp_net_updated(sp_net *net);
 /* Lends the gradients' memory to a net with little memory, on the host, where each step
- * zeroes it: evaluations keep packed weights there from batch to batch. Their contents are lost, and no training step may
- * run until the call with NULL. Local. */
+ * zeroes it: evaluations keep packed weights there from batch to batch. Their contents
+ * are lost, and no training step may run until the call with NULL. Local. */
 void sp_net_lend(sp_net *net, const sp_buckets *buckets);
 /* The packings of the weights that the next step reads, for an update to keep. The list
  * is empty if they are stale, as before the first step, and with little memory; it is
