@@ -51,7 +51,7 @@ static const char *resume_print_net(const sp_config *config, char *text, size_t 
     return text;
 }
 
-/* Of net.layers and net.family only one counts, so both decks must have the same one. */
+/* Of net.layers and net.family only one counts: both decks must have the same one. */
 static sp_status compare_nets(const sp_config *old, const sp_config *now,
                               const char *path)
 {
