@@ -1,8 +1,8 @@
-/* Trilinear interpolation (compute/sp_interpolate.h): one thread for each row and channel.
- * The gradient runs one launch for each corner: within a corner no coarse row is the
- * neighbour of two others, so no two threads add to the same element. The fine rows of a
- * coarse row are consecutive; each thread finds the first one, which all threads of a warp
- * share, by bisection. */
+/* Trilinear interpolation (compute/sp_interpolate.h): one thread for each row and
+ * channel. The gradient runs one launch for each corner: within a corner no coarse row
+ * is the neighbour of two others, so no two threads add to the same element. The fine
+ * rows of a coarse row are consecutive; each thread finds the first one, which all
+ * threads of a warp share, by bisection. */
 #include <assert.h>
 
 #include "compute/sp_interpolate.h"

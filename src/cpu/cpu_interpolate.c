@@ -1,7 +1,8 @@
 /* Trilinear interpolation (compute/sp_interpolate.h). In the forward pass threads share
- * tiles of coarse rows, whose fine rows are consecutive. The gradient adds into rows that
- * several tiles share, so there threads share columns. The gradients of the fine rows of
- * one coarse row are summed in fp32 for each of its neighbours, before they are added. */
+ * tiles of coarse rows, whose fine rows are consecutive. The gradient adds into rows
+ * that several tiles share, so there threads share columns. The gradients of the fine
+ * rows of one coarse row are summed in fp32 for each of its neighbours, before they are
+ * added. */
 #include "compute/sp_interpolate.h"
 
 #include <assert.h>

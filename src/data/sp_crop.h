@@ -1,6 +1,6 @@
 /* Crops of stored samples (augment.range, augment.crop): rows are left out before a
- * sample is mixed and augmented. In an evaluation eval.range leaves rows out too, but the
- * stored sample keeps them (data/sp_loader_slot.c). Local; pure functions of their
+ * sample is mixed and augmented. In an evaluation eval.range leaves rows out too, but
+ * the stored sample keeps them (data/sp_loader_slot.c). Local; pure functions of their
  * arguments.
  *
  *     stored rows --augment.range--> rows in a box of the scan's coordinates
@@ -41,7 +41,7 @@ int64_t sp_crop_cost(const sp_config *config, const sp_dataset *set, int64_t sam
 /* True if sp_crop_most is all that can be said of a sample: it may be left with all of
  * these rows or with one. */
 bool sp_crop_is_vague(const sp_config *config);
-/* True if a row's position is within range [6], which is augment.range or eval.range. */
+/* True if a row's position is within range [6]: augment.range or eval.range. */
 bool sp_crop_is_within(const sp_doubles *range, double voxel_size,
                        const sp_sample *sample, int64_t row);
 /* Leaves rows out of a sample with c feature columns, in place; the others keep their

@@ -168,7 +168,7 @@ const sp_key sp_deck_key[] = {
 {"net", "kernel_down", SP_KEY_INT, AT(net.kernel_down), "2", "[1, 7]", "voxels", NULL,
  "kernel of the convolutions of stride 2; 3 by default for dummy"},
 {"net", "upsample", SP_KEY_CHOICE, AT(net.upsample), "\"trilinear\"", NULL, NULL,
- SP_WORDS(SP_UPSAMPLES), "how the last layer of minkunet34v2w32 reads strides 16 and 4"},
+ SP_WORDS(SP_UPSAMPLES), "how minkunet34v2w32's last layer reads strides 16 and 4"},
 {"net", "bn_eps", SP_KEY_REAL, AT(net.bn_eps), "1e-5", SP_BN_EPS_RANGE, NULL, NULL,
  "number that batch norms add to the variance; 1e-3 by default for spunet"},
 {"net", "bn_momentum", SP_KEY_REAL, AT(net.bn_momentum), "0.1", SP_BN_MOMENTUM_RANGE,
@@ -301,8 +301,8 @@ const sp_key sp_deck_key[] = {
 {"run", "overlap", SP_KEY_BOOL, AT(run.overlap), "true", NULL, NULL, NULL,
  "sum gradients while the backward pass goes on"},
 {"run", "eval_every", SP_KEY_INT, AT(run.eval_every), "1", "[0, inf)", "epochs", NULL,
- "epochs between evaluations, the last of which is at the end; 0: no evaluation, at the "
- "end neither"},
+ "epochs between evaluations, the last of which is at the end; 0: no evaluation, at "
+ "the end neither"},
 {"run", "log_every", SP_KEY_INT, AT(run.log_every), "10", "[0, inf)", "steps", NULL,
  "steps between lines of the log; 0: once an epoch"},
 {"run", "checkpoint_every", SP_KEY_INT, AT(run.checkpoint_every), "0", "[0, inf)",

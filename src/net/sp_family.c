@@ -341,8 +341,8 @@ static void add_stage_up(builder *b, const other_kind *kind, int kernel, int s,
     }
 }
 
-/* Brings what layer `from` has at stride 1 << steps to the voxels of stride 1, by copies
- * step by step or by one interpolation, and writes the name of the layer that ends it. */
+/* Brings what layer `from` has at stride 1 << steps to the voxels of stride 1, by
+ * copies step by step or by one interpolation. Writes the name of the last layer. */
 static void add_upsample(builder *b, bool is_linear, const char *from, int steps,
                          char *end)
 {

@@ -153,8 +153,8 @@ static sp_status report_classes(sp_resources *r)
     return rc;
 }
 
-/* Warns if an average begins with weights that it keeps to the end: of the first ones it
- * has train.ema to the power of the steps. */
+/* Warns if an average keeps much of its first weights to the end: it has train.ema to
+ * the power of the steps of them. */
 static void print_average(const sp_config *config, const sp_sampler *sampler)
 {
     const double epoch = (double)sp_sampler_steps_per_epoch(sampler);

@@ -327,7 +327,7 @@ static sp_status bank_collect(bank *b)
 
 /* ---- the shard ---- */
 
-/* No voxel of an object is without a label, so this number need not be the data set's. */
+/* Each voxel of an object has a label, so this number need not be the data set's. */
 static int bank_ignore_label(const sp_dataset *set)
 {
     if (set->ignore_label >= 0 && set->ignore_label <= UINT16_MAX)

@@ -206,8 +206,8 @@ char *rnd_path(const rnd_case *c, const char *format, ...)
 void rnd_remove(const char *path);
 bool rnd_make_folder(const char *path);
 
-/* Makes the case's bank, if it has one, by the spvox beside sptrain. Data that are refused
- * give no bank, and the training is refused as well. */
+/* Makes the case's bank, if it has one, by the spvox beside sptrain. Data that are
+ * refused give no bank, and the training is refused as well. */
 bool rnd_bank_make(rnd_case *c);
 
 /* ---- random_read.c ---- */

@@ -155,7 +155,8 @@ TEST(strides)
     refused(OP("p", "interpolate", "stride = 4;"),
             "d:2: layer p: stride 4 back from stride 1: no layer before it has the finer "
             "coordinates");
-    refused(OP("p", "interpolate", "stride = 3;"), "d:2: layer p: stride 3 is no power of two");
+    refused(OP("p", "interpolate", "stride = 3;"),
+            "d:2: layer p: stride 3 is no power of two");
 }
 
 /* 3 * 2^20 parameters, padded, then 27 * 2^40. */
