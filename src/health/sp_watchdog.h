@@ -6,6 +6,11 @@
  * Each side first proves that it belongs to this run (sp_link.h). Rank 0 listens until
  * all ranks have connected; a run of one rank has no connection.
  *
+ * Rank 0 hears every rank itself: 30 us of a core for each rank and second (the growth
+ * from 2 to 16 ranks), below 1 % of a core with 256. In a tree the death of an inner
+ * rank would also cut off the ranks below it, and rank 0 could name the dead one only
+ * after they had connected elsewhere, which the 3 s below do not leave time for.
+ *
  * A rank with its thread in a call of the file system (sp_pulse_file_begin) is alive as
  * long as its process is: a server that fails over answers after minutes. For
  * file_wait_s (run.file_wait_s) its watchdog counts such a wait as work and warns once.
