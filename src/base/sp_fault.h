@@ -14,7 +14,9 @@
  *           (the loader's threads), file (a read of a file), saving, verified, renamed,
  *           linked (the thread that saves), peak (spbench's timings of
  *           ceilings; STEP is their number), voxelize and write (spvox; STEP is the
- *           number of the sample or the point), together (all ranks have started, in a
+ *           number of the sample or the point), cut, written and made (label; STEP is the
+ *           number of the scan, from 0: its blocks are cut, its output is written, and
+ *           what that was made of is noted), together (all ranks have started, in a
  *           command without a run folder; step 0).
  *
  * When the fault happens, standard error has a line "fault: ACTION at SECONDS" (since

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/sp_crc.h"
+#include "base/sp_fault.h"
 #include "base/sp_file.h"
 #include "base/sp_list.h"
 #include "base/sp_log.h"
@@ -161,7 +162,8 @@ static uint32_t sum_neighbours(const label_files *f, int i)
     char text[64];
 
     for (int k = 0; k < f->n; k++)
-        if (k != i && vox_extent_is_near(&f->file[i].extent, &f->file[k].extent, o->buffer) &&
+        if (k != i &&
+            vox_extent_is_near(&f->file[i].extent, &f->file[k].extent, o->buffer) &&
             stamp(o->vox.input[k], text)) {
             const char *name = sp_file_name(o->vox.input[k]);
 
@@ -225,6 +227,7 @@ sp_status label_files_finish(const label_files *f, int i)
     sp_status rc;
 
     assert(0 <= i && i < f->n);
+    sp_fault_at("written", i);
     label_files_unfinished(f, i, "", from);
     SP_TRY(sp_file_open(from, O_RDONLY, &fd));
     if (fsync(fd) != 0) {
@@ -240,6 +243,7 @@ sp_status label_files_finish(const label_files *f, int i)
                          strlen(made), 0);
     free(made);
     SP_TRY(rc);
+    sp_fault_at("made", i);
     path_of(f->dir, f->file[i].name, "", path);
     return sp_file_rename(from, path);
 }

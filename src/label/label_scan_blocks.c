@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_fault.h"
 #include "base/sp_log.h"
 #include "label/label_table.h"
 #include "vox/vox_rim.h"
@@ -72,8 +73,8 @@ static bool is_context_later(const label_work *w, int i, int t)
     bool is_near = false;
 
     for (t++; t < w->n_pending && !is_near; t++)
-        is_near = vox_extent_is_near(&w->extent[i], &w->extent[w->pending[t]],
-                                     w->vox.buffer);
+        is_near =
+            vox_extent_is_near(&w->extent[i], &w->extent[w->pending[t]], w->vox.buffer);
     return is_near;
 }
 
@@ -352,6 +353,7 @@ static sp_status run_shared(label_work *w, int t)
                   .first_rank = t % w->comm->size,
                   .begun_s = sp_now_s()};
     rc = take_cut(s);
+    sp_fault_at("cut", s->scan);
     if (rc == SP_EDATA && w->n_pending > 1) { /* agreed: all ranks skip it */
         label_work_skip(w, w->pending[t], sp_error_last()->message);
         is_skipped = true;

@@ -41,9 +41,9 @@ typedef struct label_work {
     label_deal parts_deal;
     int *pending; /* [n_pending] scans to make, of all ranks, in their order */
     int n_pending;
-    vox_extent *extent; /* [files->n] */
+    vox_extent *extent;    /* [files->n] */
     char rims[LABEL_PATH]; /* prefix of the names of rims (vox/vox_rim.h) */
-    uint64_t *sum;      /* [sum_room bytes] of the voxels of the sample at hand */
+    uint64_t *sum;         /* [sum_room bytes] of the voxels of the sample at hand */
     size_t sum_room;
     int64_t n_done;       /* points labelled as far as this rank knows */
     int64_t n_all;        /* points to label, on this rank or on all; -1: not known */
