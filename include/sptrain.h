@@ -24,7 +24,9 @@
  *     of the log go to the hooks of sp_training, and nowhere without them.
  *   - A function that can fail returns a status, 0 (SP_OK) after success, and
  *     sp_error_text has the message. A function that creates an object sets it to NULL
- *     after a failure. Destroying NULL does nothing.
+ *     after a failure. Destroying NULL does nothing. A pointer may be NULL if the
+ *     comment says so; else NULL is SP_EUSAGE, and functions without a status return 0
+ *     for it (sp_training_is_done 1).
  *   - "Collective" means: all ranks of the object's communicator call it, in the same
  *     order. All ranks then return the same status, unless the comment says otherwise.
  *     Other functions are local.
@@ -82,7 +84,7 @@ const char *sp_version(void);
 typedef struct sp_model sp_model;
 
 typedef struct sp_model_options {
-    int threads;        /* 0: all cores of the caller */
+    int threads;        /* 0: all cores of the caller; at most 4096 */
     const char *device; /* NULL: "cpu", which is the only one */
 } sp_model_options;
 
@@ -95,7 +97,7 @@ typedef struct sp_model_info {
 
 /* Opens a packed model, or with the full library a checkpoint or a run folder too (its
  * best.h5, else its newest checkpoint). options NULL: zeros. *model is NULL after a
- * failure. SP_EUSAGE (2): an option; SP_EDATA (3): the file is missing, damaged, of
+ * failure. SP_EUSAGE (2): an option, or a folder without a checkpoint; SP_EDATA (3): the file is missing, damaged, of
  * another kind, or names no columns; SP_EIO (4), SP_EMEM (5). Cost: reads the whole
  * file. */
 int sp_model_open(sp_model **model, const char *path, const sp_model_options *options);
@@ -167,7 +169,8 @@ void sp_deck_destroy(sp_deck *deck);
 
 typedef struct sp_data sp_data;
 
-/* What all samples of a data set have in common. Borrowed during the call. */
+/* What all samples of a data set have in common. No two features and no two classes have
+ * the same name. Borrowed during the call. */
 typedef struct sp_data_about {
     double voxel_size; /* metre; edge of a voxel of the coordinates */
     int n_features, n_classes;
@@ -338,8 +341,9 @@ int sp_training_evaluate(sp_training *training, sp_scores *scores);
  * reads; a reader finds the old file or the new one. Collective. SP_EIO, SP_EMEM. */
 int sp_training_save(sp_training *training, const char *path);
 /* Continues from a checkpoint of the same deck and data: the following steps are the bits
- * of a training that was never interrupted. Collective. SP_EDATA, SP_EUSAGE: it is of
- * another network or of other data. */
+ * of a training that was never interrupted. Other keys than those of the network,
+ * batch.size, batch.per and train.seed may have changed. Collective. SP_EDATA, SP_EUSAGE:
+ * it is of another network, batch or seed, or of other data. */
 int sp_training_load(sp_training *training, const char *path);
 /* Takes over weights and statistics of a checkpoint or a file of weights, and nothing
  * else. Collective. SP_EDATA: they do not fit. */

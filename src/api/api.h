@@ -59,6 +59,13 @@ struct sp_training {
     sp_arena scratch; /* of an evaluation's batch */
 };
 
+/* Returns SP_EUSAGE if a pointer that the caller must give is NULL. */
+#define API_NEED(pointer, name)                                                        \
+    do                                                                                 \
+        if (!(pointer))                                                                \
+            return SP_FAIL(SP_EUSAGE, "%s: " name " is NULL", __func__);               \
+    while (0)
+
 /* Every function of a training begins and ends with these, so that its lines go to the
  * training's hooks. */
 const sp_log_route *api_enter(sp_training *training);

@@ -1,4 +1,3 @@
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +6,6 @@
 
 static sp_status alloc_data(sp_data **data)
 {
-    assert(data);
     *data = calloc(1, sizeof **data);
     return *data ? SP_OK : SP_FAIL(SP_EMEM, "no memory for a data set");
 }
@@ -36,10 +34,16 @@ int sp_data_open_shards(sp_data **data, sp_comm *comm, int n,
                         const char *const *patterns)
 {
     sp_strings list = {0};
-    sp_status rc = alloc_data(data);
+    sp_status rc;
 
+    API_NEED(data, "data");
+    *data = NULL;
+    API_NEED(comm, "comm");
+    rc = alloc_data(data);
     for (int i = 0; rc == SP_OK && i < n; i++)
-        rc = sp_strings_add(&list, patterns[i]);
+        rc = patterns && patterns[i]
+                 ? sp_strings_add(&list, patterns[i])
+                 : SP_FAIL(SP_EUSAGE, "sp_data_open_shards: pattern %d is NULL", i);
     rc = sp_comm_agree(comm, rc);
     if (rc == SP_OK)
         rc = sp_dataset_open(&(*data)->set, &list, comm);
@@ -67,6 +71,11 @@ static sp_status data_open_source(sp_data *data, const sp_data_about *about,
 int sp_data_create_source(sp_data **data, const sp_data_about *about, int64_t n_samples,
                           const int64_t *n_voxels, sp_read_fn *read, void *arg)
 {
+    API_NEED(data, "data");
+    *data = NULL;
+    API_NEED(about, "about");
+    API_NEED(read, "read");
+    API_NEED(n_voxels || n_samples <= 0, "n_voxels");
     SP_TRY(alloc_data(data));
     return end_create(data, data_open_source(*data, about, n_samples, n_voxels,
                                              (sp_source){read, arg}));
@@ -144,6 +153,10 @@ int sp_data_create_arrays(sp_data **data, const sp_data_about *about, int64_t n_
 {
     sp_status rc;
 
+    API_NEED(data, "data");
+    *data = NULL;
+    API_NEED(about, "about");
+    API_NEED(samples || n_samples <= 0, "samples");
     SP_TRY(alloc_data(data));
     rc = alloc_samples(*data, n_samples);
     if (rc == SP_OK && n_samples)
@@ -239,6 +252,9 @@ static sp_status gather_rows(sp_data *data, sp_comm *comm, int n_features,
 static sp_status check_share(const sp_data_about *about, int64_t n,
                              const sp_sample_arrays *samples)
 {
+    if (!about || (n > 0 && !samples))
+        return SP_FAIL(SP_EUSAGE, "sp_data_create_gathered: %s is NULL",
+                       about ? "samples" : "about");
     if (n < 0 || about->n_features < 1)
         return SP_FAIL(SP_EUSAGE, "n_samples is %lld, n_features %d", (long long)n,
                        about->n_features);
@@ -257,8 +273,12 @@ int sp_data_create_gathered(sp_data **data, sp_comm *comm, const sp_data_about *
                             int64_t n_samples, const sp_sample_arrays *samples)
 {
     share s;
-    sp_status rc = alloc_data(data);
+    sp_status rc;
 
+    API_NEED(data, "data");
+    *data = NULL;
+    API_NEED(comm, "comm");
+    rc = alloc_data(data);
     if (rc == SP_OK)
         rc = check_share(about, n_samples, samples);
     rc = sp_comm_agree(comm, rc);
@@ -275,12 +295,12 @@ int sp_data_create_gathered(sp_data **data, sp_comm *comm, const sp_data_about *
 
 int64_t sp_data_n_samples(const sp_data *data)
 {
-    return data->set.n_samples;
+    return data ? data->set.n_samples : 0;
 }
 
 int64_t sp_data_n_voxels(const sp_data *data)
 {
-    return data->set.n_voxels;
+    return data ? data->set.n_voxels : 0;
 }
 
 static sp_status data_write_samples(const sp_dataset *set, sp_shard_writer *writer)
@@ -323,10 +343,14 @@ static sp_status data_write_shard(const sp_dataset *set, const int64_t *n_voxels
 
 int sp_data_write_shard(const sp_data *data, const char *path)
 {
-    const sp_dataset *set = &data->set;
-    int64_t *n_voxels = malloc(((size_t)set->n_samples + 1) * sizeof *n_voxels);
+    const sp_dataset *set;
+    int64_t *n_voxels;
     sp_status rc;
 
+    API_NEED(data, "data");
+    API_NEED(path, "path");
+    set = &data->set;
+    n_voxels = malloc(((size_t)set->n_samples + 1) * sizeof *n_voxels);
     if (!n_voxels)
         return SP_FAIL(SP_EMEM, "no memory for an index");
     for (int64_t i = 0; i < set->n_samples; i++)

@@ -1,4 +1,3 @@
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,14 +14,15 @@ static sp_status check_deck(const sp_deck *deck)
     const sp_status rc = api_deck_config(deck, &config);
 
     sp_config_destroy(&config);
-    return rc;
+    /* Files included by a checkpoint's deck are damage, by the caller's a mistake. */
+    return rc == SP_EDATA ? SP_FAIL(SP_EUSAGE, "%s", sp_error_last()->message) : rc;
 }
 
 int sp_deck_create(sp_deck **deck, const char *text)
 {
     sp_status rc;
 
-    assert(deck);
+    API_NEED(deck, "deck");
     *deck = calloc(1, sizeof **deck);
     if (*deck)
         (*deck)->text = strdup(text ? text : "");
@@ -39,10 +39,13 @@ int sp_deck_create(sp_deck **deck, const char *text)
 
 int sp_deck_override(sp_deck *deck, const char *assignment)
 {
-    char **longer =
-        realloc(deck->assignment, ((size_t)deck->n + 1) * sizeof *deck->assignment);
+    char **longer;
     sp_status rc;
 
+    API_NEED(deck, "deck");
+    API_NEED(assignment, "assignment");
+    longer =
+        realloc(deck->assignment, ((size_t)deck->n + 1) * sizeof *deck->assignment);
     if (!longer)
         return SP_FAIL(SP_EMEM, "no memory for a deck");
     deck->assignment = longer;

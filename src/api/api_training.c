@@ -1,4 +1,3 @@
-#include <assert.h>
 #include <math.h>
 
 #include "api/api.h"
@@ -14,7 +13,7 @@ void api_training_plan(sp_training *t)
 
 int sp_training_is_done(const sp_training *t)
 {
-    return sp_step_is_last(&t->config, &t->state);
+    return !t || sp_step_is_last(&t->config, &t->state);
 }
 
 /* ---- a step ---- */
@@ -70,10 +69,13 @@ static sp_status training_run_step(sp_training *t, sp_step_info *info)
 
 int sp_training_step(sp_training *t, sp_step_info *info)
 {
-    const sp_log_route *before = api_enter(t);
+    const sp_log_route *before;
     sp_step_info own;
-    const sp_status rc = training_run_step(t, &own);
+    sp_status rc;
 
+    API_NEED(t, "training");
+    before = api_enter(t);
+    rc = training_run_step(t, &own);
     if (rc == SP_OK && info)
         *info = own;
     if (rc == SP_OK && t->options.hooks.step_end)

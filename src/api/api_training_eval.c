@@ -1,5 +1,4 @@
 /* An evaluation of the library: one pass over the validation data, and exact sums. */
-#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -170,10 +169,13 @@ static sp_status training_evaluate(sp_training *t)
 
 int sp_training_evaluate(sp_training *t, sp_scores *scores)
 {
-    const sp_log_route *before = api_enter(t);
-    const sp_status rc = training_evaluate(t);
+    const sp_log_route *before;
     sp_scores own;
+    sp_status rc;
 
+    API_NEED(t, "training");
+    before = api_enter(t);
+    rc = training_evaluate(t);
     if (rc == SP_OK) {
         fill_scores(t, &own);
         if (scores)

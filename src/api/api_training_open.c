@@ -1,5 +1,4 @@
 /* Opens the parts of a training, in the order that they need each other. */
-#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -53,9 +52,9 @@ static int call_own_loss(void *arg, const sp_net_rows *rows, float *gradient,
 
 static sp_status training_check_options(const sp_training_options *o)
 {
-    if (!o->comm || !o->deck || !o->train)
-        return SP_FAIL(SP_EUSAGE,
-                       "sp_training_create: comm, deck and train are needed");
+    if (!o->deck || !o->train)
+        return SP_FAIL(SP_EUSAGE, "sp_training_create: options.%s is NULL",
+                       o->deck ? "train" : "deck");
     if (o->n_metrics < 0 || (o->n_metrics > 0 && !o->metric))
         return SP_FAIL(SP_EUSAGE,
                        "sp_training_create: n_metrics is %d, and metric is %s",
@@ -103,18 +102,6 @@ static sp_status open_data(sp_training *t)
     return sp_comm_agree(r->comm, sp_resources_normalize(r, &r->train));
 }
 
-static sp_status open_network(sp_resources *r)
-{
-    float *class_weight = NULL;
-    sp_status rc = sp_resources_class_weights(r, &class_weight);
-
-    if (rc == SP_OK)
-        rc = sp_resources_open_net(r, class_weight);
-    free(class_weight);
-    SP_TRY(rc);
-    return sp_graph_check_tuning(&r->graph, r->config);
-}
-
 static sp_status alloc_results(sp_training *t)
 {
     const size_t n = (size_t)t->options.n_metrics;
@@ -148,7 +135,7 @@ static sp_status open_training(sp_training *t)
     SP_TRY(sp_resources_open_device(r));
     SP_TRY(sp_resources_open_transport(r));
     SP_TRY(open_data(t));
-    SP_TRY(open_network(r));
+    SP_TRY(sp_resources_open_trained_net(r));
     if (t->options.loss)
         r->net.own_loss = (sp_net_own_loss){call_own_loss, t};
     SP_TRY(sp_resources_open_training(r, sp_loader_slots(r->config)));
@@ -164,9 +151,11 @@ int sp_training_create(sp_training **training, const sp_training_options *option
     sp_training *t;
     sp_status rc;
 
-    assert(training && options);
+    API_NEED(training, "training");
     *training = NULL;
-    SP_TRY(training_check_options(options));
+    API_NEED(options, "options");
+    API_NEED(options->comm, "options.comm");
+    SP_TRY(sp_comm_agree(options->comm, training_check_options(options)));
     t = calloc(1, sizeof *t);
     if (!t)
         return SP_FAIL(SP_EMEM, "no memory for a training");
@@ -197,12 +186,13 @@ int sp_training_create(sp_training **training, const sp_training_options *option
 
 void sp_training_destroy(sp_training *t)
 {
-    sp_resources *r = &t->resources;
+    const sp_log_route *before;
+    sp_resources *r;
 
     if (!t)
         return;
-    const sp_log_route *before = api_enter(t);
-
+    before = api_enter(t);
+    r = &t->resources;
     sp_resources_end_work(r);
     r->train = r->val = (sp_dataset){0}; /* sp_data has them */
     sp_resources_free(r);

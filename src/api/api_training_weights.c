@@ -1,5 +1,4 @@
 /* Weights and checkpoints of a training. */
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +7,7 @@
 
 int64_t sp_training_n_weights(const sp_training *t)
 {
-    return t->resources.graph.n_floats;
+    return t ? t->resources.graph.n_floats : 0;
 }
 
 static sp_status download(sp_training *t, float *to, const float *from, int64_t n)
@@ -22,6 +21,8 @@ static sp_status download(sp_training *t, float *to, const float *from, int64_t 
 
 int sp_training_weights(sp_training *t, float *weights)
 {
+    API_NEED(t, "training");
+    API_NEED(weights, "weights");
     return download(t, weights, t->resources.net.param, sp_training_n_weights(t));
 }
 
@@ -41,9 +42,9 @@ static sp_status fetch_arrays(sp_training *t, float *host, sp_optim *optim,
     for (int i = 0; i < SP_N_KEPT; i++) {
         if (!r->optim.kept[i])
             continue;
-        SP_TRY(download(t, at, r->optim.kept[i], n));
+        SP_TRY(download(t, at, r->optim.kept[i], sp_kept_floats(&r->graph, i)));
         optim->kept[i] = at;
-        at += n;
+        at += sp_kept_floats(&r->graph, i);
     }
     *arrays =
         (sp_checkpoint_arrays){.param = host, .running = host + n, .optim = optim};
@@ -54,8 +55,8 @@ static sp_status write_checkpoint(sp_training *t, const char *path)
 {
     const sp_resources *r = &t->resources;
     const sp_config resolved = sp_resources_resolved(r);
-    const size_t n =
-        (size_t)((1 + SP_N_KEPT) * r->graph.n_floats + r->graph.n_buffer_floats);
+    const size_t n = (size_t)(r->graph.n_floats + r->graph.n_buffer_floats +
+                              sp_kept_total(&t->config, &r->graph));
     sp_checkpoint_state state = t->state;
     float *host = malloc((n + 1) * sizeof *host);
     sp_checkpoint_arrays arrays;
@@ -64,6 +65,7 @@ static sp_status write_checkpoint(sp_training *t, const char *path)
 
     state.deck = NULL;
     state.data_hash = r->train.hash;
+    state.groups = sp_resources_groups(r);
     state.val_hash = 0;
     if (rc == SP_OK)
         rc = sp_config_to_text(&resolved, &state.deck);
@@ -78,13 +80,17 @@ static sp_status write_checkpoint(sp_training *t, const char *path)
 
 int sp_training_save(sp_training *t, const char *path)
 {
-    const sp_log_route *before = api_enter(t);
-    sp_comm *comm = t->resources.comm;
+    const sp_log_route *before;
+    sp_comm *comm;
     sp_status rc = SP_OK;
 
-    if (comm->rank == 0) {
+    API_NEED(t, "training");
+    before = api_enter(t);
+    comm = t->resources.comm;
+    if (!path)
+        rc = SP_FAIL(SP_EUSAGE, "sp_training_save: path is NULL");
+    else if (comm->rank == 0)
         rc = write_checkpoint(t, path);
-    }
     return api_leave(before, sp_comm_agree(comm, rc));
 }
 
@@ -93,32 +99,18 @@ int sp_training_save(sp_training *t, const char *path)
 /* Rank 0: refuses the checkpoint of another training. */
 static sp_status check_checkpoint(const sp_training *t, const char *path)
 {
-    const sp_resources *r = &t->resources;
     sp_checkpoint_state state = {0};
     sp_normalization norm = {0};
+    sp_config old = {0};
     sp_h5 *file;
-    sp_status rc = sp_checkpoint_open_weights(&file, path, SP_FINITE);
+    sp_status rc;
 
-    SP_TRY(rc);
+    SP_TRY(sp_checkpoint_open_weights(&file, path, SP_FINITE));
     rc = sp_checkpoint_read_open_state(file, &state, &norm);
     sp_h5_close(file);
-    if (rc == SP_OK && !state.deck)
-        rc = SP_FAIL(SP_EUSAGE,
-                     "%s has weights only: sp_training_load_weights takes them", path);
     if (rc == SP_OK)
-        rc = sp_resources_match_columns(r, &r->train, &norm, path, SP_EUSAGE);
-    if (rc == SP_OK && sp_resources_compare_classes(r, &norm) != SP_EQUAL)
-        rc = sp_resources_refuse_classes(r, &norm, path, SP_EUSAGE);
-    if (rc == SP_OK && state.data_hash != r->train.hash)
-        rc = SP_FAIL(SP_EUSAGE,
-                     "%s: its training data are others: "
-                     "sp_training_load_weights takes over its weights",
-                     path);
-    if (rc == SP_OK && state.seed != t->config.train.seed)
-        rc = SP_FAIL(SP_EUSAGE, "%s: train.seed is %lld there and %lld in the deck",
-                     path, (long long)state.seed, (long long)t->config.train.seed);
-    if (rc == SP_OK)
-        rc = sp_checkpoint_check_place(path, &state, r->train.n_samples);
+        rc = sp_resources_check_continued(&t->resources, &state, &norm, path, &old);
+    sp_config_destroy(&old);
     sp_checkpoint_state_destroy(&state);
     sp_normalization_destroy(&norm);
     return rc;
@@ -130,7 +122,9 @@ static sp_status training_load(sp_training *t, const char *path,
     sp_resources *r = &t->resources;
     sp_status rc = SP_OK;
 
-    if (state && r->comm->rank == 0)
+    if (!path)
+        rc = SP_FAIL(SP_EUSAGE, "the path of the file to load is NULL");
+    else if (state && r->comm->rank == 0)
         rc = check_checkpoint(t, path);
     rc = sp_comm_agree(r->comm, rc);
     if (rc == SP_OK)
@@ -142,19 +136,23 @@ static sp_status training_load(sp_training *t, const char *path,
 
 int sp_training_load_weights(sp_training *t, const char *path)
 {
-    const sp_log_route *before = api_enter(t);
+    const sp_log_route *before;
     sp_status rc;
 
+    API_NEED(t, "training");
+    before = api_enter(t);
     rc = training_load(t, path, NULL);
     return api_leave(before, rc);
 }
 
 int sp_training_load(sp_training *t, const char *path)
 {
-    const sp_log_route *before = api_enter(t);
+    const sp_log_route *before;
     sp_checkpoint_state state = {0};
     sp_status rc;
 
+    API_NEED(t, "training");
+    before = api_enter(t);
     rc = training_load(t, path, &state);
     if (rc == SP_OK) {
         sp_checkpoint_state_destroy(&t->state);

@@ -21,6 +21,8 @@
 
 #include <sptrain.h> /* after base/sp_error.h */
 
+enum { MOST_THREADS = 4096 }; /* as run.threads */
+
 struct sp_model {
     sp_weights_model file;
     sp_comm comm; /* of one rank */
@@ -57,9 +59,9 @@ static sp_status model_open_backend(sp_model *m, const sp_model_options *options
 {
     static const int only_node = 0;
 
-    if (options && options->threads < 0)
-        return SP_FAIL(SP_EUSAGE, "threads is %d, expected 0 (all cores) or more",
-                       options->threads);
+    if (options && (options->threads < 0 || options->threads > MOST_THREADS))
+        return SP_FAIL(SP_EUSAGE, "threads is %d, expected 0 (all cores) to %d",
+                       options->threads, MOST_THREADS);
     if (options && options->device && strcmp(options->device, "cpu") != 0)
         return SP_FAIL(SP_EUSAGE, "device \"%s\": models run on the \"cpu\"",
                        options->device);

@@ -191,8 +191,8 @@ static sp_status read_source(sp_resources *r, const sp_weights_source *from,
     if (from->packed) {
         SP_TRY(sp_packed_load(from->packed, graph, w->param, w->running));
     } else if (!from->path) {
-        SP_TRY(sp_checkpoint_read_model(
-            from->file, graph, r->config->run.weights, w->param, w->running));
+        SP_TRY(sp_checkpoint_read_model(from->file, graph, r->config->run.weights,
+                                        w->param, w->running));
     } else if (from->state) {
         SP_TRY(sp_checkpoint_read(from->path, graph, w->param, w->running, &w->at,
                                   from->state));
@@ -220,8 +220,8 @@ static sp_status resources_load(sp_resources *r, const sp_weights_source *from,
     if (!from->state)
         return SP_OK;
     for (int i = 0; i < SP_N_KEPT; i++)
-        SP_TRY(spread_floats(r, w->at.kept[i], optim->kept[i],
-                             sp_kept_floats(graph, i)));
+        SP_TRY(
+            spread_floats(r, w->at.kept[i], optim->kept[i], sp_kept_floats(graph, i)));
     SP_TRY(sp_comm_bcast(comm, &w->at.t, sizeof w->at.t, 0));
     SP_TRY(sp_comm_bcast(comm, &w->at.is_averaging, sizeof w->at.is_averaging, 0));
     optim->t = w->at.t;
@@ -350,6 +350,20 @@ static sp_status resources_open_loader(sp_resources *r, const sp_dataset *set,
     return resources_create_loader(r, set, n_slots, sampler, loader);
 }
 
+sp_status sp_resources_open_trained_net(sp_resources *r)
+{
+    float *class_weight = NULL;
+    sp_status rc = sp_resources_check_training(r);
+
+    if (rc == SP_OK)
+        rc = sp_resources_class_weights(r, &class_weight);
+    if (rc == SP_OK)
+        rc = sp_resources_open_net(r, class_weight);
+    free(class_weight);
+    SP_TRY(rc);
+    return sp_graph_check_tuning(&r->graph, r->config);
+}
+
 sp_status sp_resources_open_training(sp_resources *r, int n_slots)
 {
     const sp_config *config = r->config;
@@ -422,9 +436,9 @@ sp_status sp_resources_open_evaluation(sp_resources *r)
     r->evaluation.set = &r->val;
     r->evaluation.views =
         sp_views_choose(r->config, r->val.has_subvoxel, r->config->eval.views);
-    return sp_comm_agree(r->comm, resources_open_loader(r, &r->val, sp_loader_slots(r->config),
-                                                        &r->evaluation.sampler,
-                                                        &r->evaluation.loader));
+    return sp_comm_agree(
+        r->comm, resources_open_loader(r, &r->val, sp_loader_slots(r->config),
+                                       &r->evaluation.sampler, &r->evaluation.loader));
 }
 
 sp_status sp_resources_open_val_sets(sp_resources *r, sp_sampler *first)
@@ -464,8 +478,9 @@ sp_status sp_resources_reopen_evaluation(sp_resources *r)
 
     if (e->loader)
         return SP_OK;
-    return sp_comm_agree(r->comm, resources_create_loader(r, e->set, sp_loader_slots(r->config),
-                                                          &e->sampler, &e->loader));
+    return sp_comm_agree(r->comm,
+                         resources_create_loader(r, e->set, sp_loader_slots(r->config),
+                                                 &e->sampler, &e->loader));
 }
 
 static void close_loaders(sp_resources *r)

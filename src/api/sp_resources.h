@@ -14,15 +14,16 @@
  *        cut                       micro-batches that fit into the memory
  *     sp_resources_free
  *
- * The users decide about the rest, such as when a training evaluates, saves and stops. Functions are collective and agreed unless they are marked local. */
+ * The users decide about the rest, such as when a training evaluates, saves and stops.
+ * Functions are collective and agreed unless they are marked local. */
 #ifndef SP_RESOURCES_H
 #define SP_RESOURCES_H
 
+#include "api/memory/sp_cut.h"
 #include "api/sp_placement.h"
 #include "checkpoint/sp_checkpoint.h"
 #include "compute/sp_transport.h"
 #include "data/sp_loader.h"
-#include "api/memory/sp_cut.h"
 #include "net/sp_net.h"
 #include "net/sp_optim.h"
 #include "predict/sp_view.h"
@@ -93,12 +94,12 @@ typedef struct sp_resources {
     sp_device_memory memory;
     sp_transport transport; /* zeroed: not opened */
 
-    sp_dataset train, val, test;   /* zeroed if they were not asked for */
-    sp_val_set *val_set; /* [n_val_sets] in the deck's order */
+    sp_dataset train, val, test; /* zeroed if they were not asked for */
+    sp_val_set *val_set;         /* [n_val_sets] in the deck's order */
     int n_val_sets;
     int *columns, n_columns; /* [n_columns] feature columns in use */
     sp_vectors vectors;      /* those among them that turn, for the loaders */
-    struct sp_bank *bank; /* of augment.paste; NULL: nothing is pasted */
+    struct sp_bank *bank;    /* of augment.paste; NULL: nothing is pasted */
     int n_classes;
     char **class_name; /* [n_classes] from the training data or the model; borrowed */
     sp_normalization norm; /* of the training data or the model */
@@ -202,6 +203,20 @@ sp_status sp_resources_take_classes(sp_resources *resources, sp_dataset *set,
 /* Warns, on rank 0, of each column with statistics in the set far from norm's. */
 void sp_resources_warn_far(const sp_resources *resources, const sp_dataset *set);
 
+/* ---- sp_resources_resume.c ---- */
+
+/* The ranks or nodes that have a batch of their own each (batch.per), for
+ * sp_checkpoint_state.groups; 0: all ranks share one. After open_training. Local. */
+int64_t sp_resources_groups(const sp_resources *resources);
+/* Rank 0: SP_EUSAGE with both values unless a training of these resources may continue
+ * from the checkpoint at `path`, whose state and norm were read: columns, classes, data
+ * index and the keys of sp_config_kept_by_resume are equal. *old, which is zeroed,
+ * becomes the checkpoint's deck; it is destroyed after a failure too. Local. */
+sp_status sp_resources_check_continued(const sp_resources *resources,
+                                       const sp_checkpoint_state *state,
+                                       const sp_normalization *norm, const char *path,
+                                       sp_config *old);
+
 /* ---- sp_resources_labels.c ---- */
 
 /* SP_EDATA if the training set has no sample, or no voxel of it has a label. Samples
@@ -242,6 +257,9 @@ sp_status sp_resources_kept_class_weights(sp_resources *resources, bool is_named
  * (host, borrowed during the call) may be NULL. SP_EMEM before anything is allocated if
  * the weights do not fit into the host's memory, or into run.memory_mb. */
 sp_status sp_resources_open_net(sp_resources *resources, const float *class_weight);
+/* The same for a training, with the class weights that its deck asks for. SP_EUSAGE:
+ * sp_resources_check_training, or train.freeze or lr_layers name no layer. */
+sp_status sp_resources_open_trained_net(sp_resources *resources);
 /* Opens the parts that a training adds to the network: buckets, optimizer, and a loader
  * of n_slots batches. */
 sp_status sp_resources_open_training(sp_resources *resources, int n_slots);

@@ -2,7 +2,10 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/sp_list.h"
 
 size_t sp_text_character(const char *text)
 {
@@ -119,4 +122,19 @@ int sp_text_find(int n, char *const *name, const char *wanted)
         if (strcmp(name[i], wanted) == 0)
             return i;
     return -1;
+}
+
+bool sp_text_twice(int n, char *const *name, const char **twice)
+{
+    const char **sorted = malloc(((size_t)n + 1) * sizeof *sorted);
+
+    *twice = NULL;
+    if (!sorted)
+        return false;
+    memcpy(sorted, name, (size_t)n * sizeof *sorted);
+    qsort(sorted, (size_t)n, sizeof *sorted, sp_by_text);
+    for (int i = 1; i < n && !*twice; i++)
+        *twice = strcmp(sorted[i - 1], sorted[i]) == 0 ? sorted[i] : NULL;
+    free(sorted);
+    return true;
 }

@@ -31,5 +31,8 @@ bool sp_text_is_ascii(const char *text, size_t bytes);
 
 /* The first of n names that is `wanted`; -1: no name. */
 int sp_text_find(int n, char *const *name, const char *wanted);
+/* Two of n names that are the same: *twice is one of them, NULL if all differ. False
+ * without memory. */
+bool sp_text_twice(int n, char *const *name, const char **twice);
 
 #endif

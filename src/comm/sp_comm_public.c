@@ -1,5 +1,4 @@
 /* The functions of include/sptrain.h for ranks. */
-#include <assert.h>
 #include <stdlib.h>
 
 #include "comm/sp_comm_internal.h"
@@ -8,7 +7,8 @@
 
 static sp_status alloc_comm(sp_comm **comm)
 {
-    assert(comm);
+    if (!comm)
+        return SP_FAIL(SP_EUSAGE, "the communicator's address is NULL");
     *comm = calloc(1, sizeof **comm);
     return *comm ? SP_OK : SP_FAIL(SP_EMEM, "no memory for a communicator");
 }
@@ -25,7 +25,9 @@ int sp_comm_create_mpi(sp_comm **comm, MPI_Comm of)
     sp_status rc;
 
     SP_TRY(alloc_comm(comm));
-    rc = sp_comm_attach(*comm, &of);
+    rc = of == MPI_COMM_NULL
+             ? SP_FAIL(SP_EUSAGE, "sp_comm_create_mpi: of is MPI_COMM_NULL")
+             : sp_comm_attach(*comm, &of);
     if (rc != SP_OK) {
         sp_comm_destroy(*comm);
         *comm = NULL;
@@ -47,17 +49,19 @@ void sp_comm_destroy(sp_comm *comm)
 
 int sp_comm_rank(const sp_comm *comm)
 {
-    return comm->rank;
+    return comm ? comm->rank : 0;
 }
 
 int sp_comm_size(const sp_comm *comm)
 {
-    return comm->size;
+    return comm ? comm->size : 0;
 }
 
 int sp_comm_sum(sp_comm *comm, double *values, int64_t n)
 {
-    if (n < 0 || (n > 0 && !values))
-        return SP_FAIL(SP_EUSAGE, "sp_comm_sum: n is %lld", (long long)n);
+    if (!comm || n < 0 || (n > 0 && !values))
+        return SP_FAIL(SP_EUSAGE,
+                       "sp_comm_sum: comm or values is NULL, or n is negative (%lld)",
+                       (long long)n);
     return sp_comm_allreduce(comm, SP_SCOPE_WORLD, values, (size_t)n, SP_F64, SP_SUM);
 }

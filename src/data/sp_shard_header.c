@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/sp_list.h"
+#include "base/sp_text.h"
 #include "data/sp_shard_internal.h"
 
 enum { MOST_COLUMNS = 65536 };
@@ -84,24 +84,16 @@ static sp_status read_names(const header *h, const char *name, int expected,
 static sp_status read_distinct(const header *h, const char *attribute, int n,
                                const char *of, char ***names)
 {
-    char **sorted;
-    int same = n;
-    sp_status rc = SP_OK;
+    const char *twice;
 
     SP_TRY(read_names(h, attribute, n, names));
-    sorted = malloc((size_t)n * sizeof *sorted);
-    if (!sorted)
+    if (!sp_text_twice(n, *names, &twice))
         return no_memory(h);
-    memcpy(sorted, *names, (size_t)n * sizeof *sorted);
-    qsort(sorted, (size_t)n, sizeof *sorted, sp_by_text);
-    for (int i = 1; i < n && same == n; i++)
-        same = strcmp(sorted[i - 1], sorted[i]) == 0 ? i : n;
-    if (same < n)
-        rc = SP_FAIL(SP_EDATA,
-                     "%s: %s has \"%s\" twice, expected another name for each %s",
-                     h->path, attribute, sorted[same], of);
-    free(sorted);
-    return rc;
+    if (twice)
+        return SP_FAIL(SP_EDATA,
+                       "%s: %s has \"%s\" twice, expected another name for each %s",
+                       h->path, attribute, twice, of);
+    return SP_OK;
 }
 
 static sp_status read_moment(const header *h, const char *name, bool is_std,

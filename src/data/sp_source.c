@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_text.h"
 #include "data/sp_sample_internal.h"
 
 /* ---- opening ---- */
@@ -24,6 +25,25 @@ static char **copy_names(int n, const char *const *from, const char *stem)
         }
     }
     return name;
+}
+
+/* Refuses what a shard of these names could not be read with. */
+static sp_status check_names(int n, const char *const *name, const char *of)
+{
+    const char *twice;
+
+    for (int i = 0; name && i < n; i++)
+        if (!name[i])
+            return SP_FAIL(SP_EUSAGE, "%s_names[%d] is NULL", of, i);
+    if (!name)
+        return SP_OK;
+    if (!sp_text_twice(n, (char *const *)(uintptr_t)name, &twice))
+        return SP_FAIL(SP_EMEM, "no memory for a data set");
+    if (twice)
+        return SP_FAIL(SP_EUSAGE,
+                       "%s_names has \"%s\" twice, expected another name for each", of,
+                       twice);
+    return SP_OK;
 }
 
 static double *copy_numbers(int n, const double *from)
@@ -47,6 +67,8 @@ static sp_status check_about(const sp_source_about *about, int64_t n_samples)
     if (about->n_classes < 1 || about->n_classes > 65535)
         return SP_FAIL(SP_EUSAGE, "n_classes is %d, expected 1 to 65535",
                        about->n_classes);
+    SP_TRY(check_names(about->n_features, about->feature_name, "feature"));
+    SP_TRY(check_names(about->n_classes, about->class_name, "class"));
     if (!about->mean != !about->std)
         return SP_FAIL(SP_EUSAGE,
                        "feature_mean and feature_std: expected both or neither");
@@ -66,7 +88,7 @@ static sp_status check_about(const sp_source_about *about, int64_t n_samples)
 static sp_status make_index(sp_dataset *set, int64_t n_samples, const int64_t *voxels)
 {
     set->shard = calloc(1, sizeof *set->shard);
-    set->offset = malloc(((size_t)n_samples + 1) * sizeof *set->offset);
+    set->offset = calloc((size_t)n_samples + 1, sizeof *set->offset);
     if (!set->shard || !set->offset)
         return SP_FAIL(SP_EMEM, "no memory for the index of %lld samples",
                        (long long)n_samples);

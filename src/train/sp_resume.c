@@ -13,8 +13,8 @@
 #include "base/sp_log.h"
 #include "h5/sp_h5.h"
 #include "run/sp_saver.h"
-#include "train/sp_session.h"
 #include "train/sp_init.h"
+#include "train/sp_session.h"
 
 bool sp_resume_is_complete(const sp_trainer *trainer)
 {
@@ -22,46 +22,6 @@ bool sp_resume_is_complete(const sp_trainer *trainer)
 }
 
 /* ---- beginning ---- */
-
-static sp_status compare_key(const sp_config *old, const sp_config *now,
-                             const char *key, const char *path)
-{
-    char *a = sp_config_value(old, key), *b = sp_config_value(now, key);
-    sp_status rc = SP_OK;
-
-    if (a && b && strcmp(a, b) != 0)
-        rc =
-            SP_FAIL(SP_EUSAGE,
-                    "%s: %s: checkpoint %s, deck %s; it must stay the same to continue "
-                    "(run.resume = \"never\" begins anew)",
-                    path, key, a, b);
-    free(a);
-    free(b);
-    return rc;
-}
-
-/* If the batch is given for each node or rank, the world's batch changes with their
- * number. Only the file has that number; a deck does not. */
-static sp_status compare_groups(const sp_resources *r, const sp_checkpoint_state *state,
-                                const char *path)
-{
-    const sp_config *config = r->config;
-    const sp_comm *comm = r->comm;
-    const char *word = config->batch.per == SP_PER_RANK ? "rank" : "node";
-    const long long size = config->batch.size, then = state->groups;
-    const int now = config->batch.per == SP_PER_RANK ? comm->size : comm->n_nodes;
-
-    if (config->batch.per == SP_PER_WORLD || then == 0 || then == now)
-        return SP_OK;
-    return SP_FAIL(
-        SP_EUSAGE,
-        "%s: batch.per = \"%s\": the run has %lld %s%s, %lld samples a step, "
-        "this start has %d %s%s, %lld samples; start it with as many %ss, "
-        "or begin anew (run.resume = \"never\", or run.init_from for its "
-        "weights)",
-        path, word, then, word, sp_plural(then), then * size, now, word, sp_plural(now),
-        now * size, word);
-}
 
 /* Logs the other keys that differ; these may change. */
 static void log_changes(const sp_config *old, const sp_config *now)
@@ -92,35 +52,13 @@ static void warn_of_sums(const sp_config *old, const sp_config *now, const char 
 static sp_status resume_compare(sp_resources *r, const sp_checkpoint_state *state,
                                 const sp_normalization *norm, const char *path)
 {
-    const sp_dataset *set = &r->train;
-    const uint64_t hash = set->hash;
-    const char *const *key = sp_config_kept_by_resume;
-    sp_config old, now;
-    sp_status rc;
+    sp_config old = {0}, now;
+    const sp_status rc = sp_resources_check_continued(r, state, norm, path, &old);
 
-    if (!state->deck)
-        return SP_FAIL(SP_EUSAGE, "%s holds weights only; use run.init_from for it",
-                       path);
-    SP_TRY(sp_resources_match_columns(r, set, norm, path, SP_EUSAGE));
-    if (sp_resources_compare_classes(r, norm) != SP_EQUAL)
-        return sp_resources_refuse_classes(r, norm, path, SP_EUSAGE);
-    if (state->data_hash != hash)
-        return SP_FAIL(SP_EUSAGE,
-                       "%s: data index: checkpoint %016llx, data.train %016llx: the "
-                       "training set changed; run.init_from takes the weights over",
-                       path, (unsigned long long)state->data_hash,
-                       (unsigned long long)hash);
-    SP_TRY(sp_checkpoint_check_place(path, state, set->n_samples));
-    SP_TRY(sp_checkpoint_config(&old, state, path));
-    for (rc = SP_OK; *key && rc == SP_OK; key++)
-        rc = compare_key(&old, r->config, *key, path);
-    if (rc == SP_OK)
-        rc = compare_groups(r, state, path);
     if (rc == SP_OK) {
         /* Steps are cut as they were, unless the deck bounds the memory itself. A check
          * has no backend. */
-        if (r->resolved.memory_mb == 0 && r->backend.ops &&
-            !r->backend.ops->is_host)
+        if (r->resolved.memory_mb == 0 && r->backend.ops && !r->backend.ops->is_host)
             r->resolved.memory_mb = old.run.memory_mb;
         now = sp_resources_resolved(r);
         log_changes(&old, &now);
@@ -310,8 +248,7 @@ sp_status sp_resume_begin(sp_trainer *trainer)
         rc = resume_choose(r, &from);
     SP_TRY(sp_comm_agree(r->comm, rc));
     SP_TRY(sp_comm_bcast(r->comm, &from, sizeof from, 0));
-    SP_TRY(sp_comm_bcast(r->comm, &r->resolved,
-                         sizeof r->resolved, 0));
+    SP_TRY(sp_comm_bcast(r->comm, &r->resolved, sizeof r->resolved, 0));
     if (from.is_moving) {
         SP_TRY(sp_run_set_aside(&r->session->run));
         SP_TRY(sp_session_open_log(r->session)); /* the old log has been moved */
@@ -416,8 +353,7 @@ static sp_status post(sp_trainer *t, bool is_best)
     /* A checkpoint counts on the lines before it. */
     SP_TRY(sp_run_deliver(&t->session->run));
     state = t->state;
-    state.groups =
-        t->resources.sampler.per == SP_PER_WORLD ? 0 : t->resources.sampler.n_groups;
+    state.groups = sp_resources_groups(&t->resources);
     if (is_best)
         state.best = t->score;
     SP_TRY(sp_config_to_text(&resolved, &state.deck));

@@ -5,28 +5,13 @@
 #include <stdlib.h>
 
 #include "base/sp_log.h"
-#include "h5/sp_h5.h"
 #include "base/sp_pulse.h"
+#include "h5/sp_h5.h"
 #include "run/sp_saver.h"
 #include "train/sp_evaluate.h"
 #include "train/sp_report.h"
 #include "train/sp_resume.h"
 #include "train/sp_test.h"
-
-/* Opens the network with the class weights that the deck asks for. */
-static sp_status trainer_open_net(sp_resources *r)
-{
-    float *class_weight = NULL;
-    sp_status rc = sp_resources_check_training(r);
-
-    if (rc == SP_OK)
-        rc = sp_resources_class_weights(r, &class_weight);
-    if (rc == SP_OK)
-        rc = sp_resources_open_net(r, class_weight);
-    free(class_weight);
-    SP_TRY(rc);
-    return sp_graph_check_tuning(&r->graph, r->config);
-}
 
 static sp_status trainer_open_evaluation(sp_trainer *t)
 {
@@ -75,7 +60,7 @@ sp_status sp_trainer_open(sp_trainer *t, const sp_command *command)
     SP_TRY(sp_comm_agree(t->session->comm, sp_resources_check_mixing(r)));
     SP_TRY(sp_comm_agree(t->session->comm, sp_test_check(r)));
     SP_TRY(sp_comm_agree(t->session->comm, sp_resources_normalize(r, &r->train)));
-    SP_TRY(trainer_open_net(r));
+    SP_TRY(sp_resources_open_trained_net(r));
     SP_TRY(sp_resources_open_training(r, sp_loader_slots(r->config)));
     SP_TRY(trainer_open_evaluation(t));
     SP_TRY(sp_resume_begin(t));

@@ -129,7 +129,7 @@ TEST(wrong_options_are_refused)
     open_objects(&o);
     comm = o.options.comm;
     o.options.comm = NULL;
-    refused(&o, SP_EUSAGE, "comm, deck and train");
+    refused(&o, SP_EUSAGE, "options.comm is NULL");
     o.options.comm = comm;
     o.options.n_metrics = 1;
     refused(&o, SP_EUSAGE, "n_metrics");
@@ -146,7 +146,76 @@ TEST(wrong_options_are_refused)
     assert_int_equal(sp_training_evaluate(o.training, NULL), SP_EUSAGE);
     assert_int_equal(sp_deck_create(&none, "net: {"), SP_EUSAGE);
     assert_null(none);
+    assert_int_equal(sp_deck_create(&none, "@include \"a.deck\""), SP_EUSAGE);
     close_objects(&o);
+}
+
+static void named(int status, const char *text)
+{
+    assert_int_equal(status, SP_EUSAGE);
+    assert_non_null(strstr(sp_error_text(), text));
+}
+
+TEST(a_missing_pointer_is_named)
+{
+    const sp_data_about about = scene_about();
+    const int64_t sizes[] = {1}, endless = INT64_MAX / 4;
+    sp_data *data = (sp_data *)8;
+    objects o;
+
+    open_objects(&o);
+    named(sp_comm_create_self(NULL), "NULL");
+    named(sp_comm_sum(NULL, NULL, 0), "NULL");
+    named(sp_deck_create(NULL, ""), "sp_deck_create: deck is NULL");
+    named(sp_deck_override(NULL, "train.lr=1"), "deck is NULL");
+    named(sp_deck_override(o.deck, NULL), "assignment is NULL");
+    named(sp_data_open_shards(NULL, o.options.comm, 0, NULL), "data is NULL");
+    named(sp_data_open_shards(&data, NULL, 0, NULL), "comm is NULL");
+    assert_null(data);
+    named(sp_data_open_shards(&data, o.options.comm, 1, NULL), "pattern 0 is NULL");
+    named(sp_data_create_arrays(&data, NULL, 0, NULL), "about is NULL");
+    named(sp_data_create_arrays(&data, &about, 1, NULL), "samples is NULL");
+    named(sp_data_create_gathered(&data, NULL, &about, 0, NULL), "comm is NULL");
+    named(sp_data_create_gathered(&data, o.options.comm, &about, 1, NULL), "samples");
+    named(sp_data_create_source(&data, &about, 1, sizes, NULL, NULL), "read is NULL");
+    named(sp_data_create_source(&data, &about, 1, NULL, scene_read, NULL), "n_voxels");
+    assert_int_equal(
+        sp_data_create_source(&data, &about, endless, sizes, scene_read, NULL),
+        SP_EMEM);
+    assert_null(data);
+    assert_int_equal(sp_data_n_samples(NULL) + sp_data_n_voxels(NULL), 0);
+    named(sp_data_write_shard(NULL, "a.h5"), "data is NULL");
+    named(sp_data_write_shard(o.options.train, NULL), "path is NULL");
+    named(sp_training_create(NULL, &o.options), "training is NULL");
+    named(sp_training_create(&o.training, NULL), "options is NULL");
+    named(sp_training_step(NULL, NULL), "training is NULL");
+    named(sp_training_evaluate(NULL, NULL), "training is NULL");
+    named(sp_training_load(NULL, "a.h5"), "training is NULL");
+    named(sp_training_load_weights(NULL, "a.h5"), "training is NULL");
+    assert_int_equal(sp_training_is_done(NULL), 1);
+    OK(sp_training_create(&o.training, &o.options));
+    named(sp_training_save(o.training, NULL), "path is NULL");
+    named(sp_training_load(o.training, NULL), "NULL");
+    named(sp_training_load_weights(o.training, NULL), "NULL");
+    named(sp_training_weights(o.training, NULL), "weights is NULL");
+    close_objects(&o);
+}
+
+/* A shard with such names could not be read. */
+TEST(names_are_there_and_differ)
+{
+    const char *const absent[SCENE_CLASSES] = {"a", NULL, "b"};
+    const char *const same[SCENE_CLASSES] = {"a", "b", "a"};
+    sp_data_about about = scene_about();
+    const int64_t size = 1;
+    sp_data *data;
+
+    about.class_names = absent;
+    named(sp_data_create_source(&data, &about, 1, &size, scene_read, NULL),
+          "class_names[1] is NULL");
+    about.class_names = same;
+    named(sp_data_create_source(&data, &about, 1, &size, scene_read, NULL),
+          "class_names has \"a\" twice");
 }
 
 TEST(wrong_arrays_are_named)
@@ -257,6 +326,54 @@ TEST(a_checkpoint_continues_to_the_same_bits)
     OK(sp_training_create(&whole.training, &whole.options));
     assert_int_equal(sp_training_load(whole.training, "two.h5"), SP_EUSAGE);
     close_objects(&whole);
+}
+
+TEST(a_checkpoint_of_another_training_is_refused)
+{
+    const char *const key[] = {"batch.size=3", "net.width=0.5", "train.seed=3"};
+
+    for (size_t i = 0; i < sizeof key / sizeof *key; i++) {
+        objects o;
+
+        open_objects(&o);
+        OK(sp_training_create(&o.training, &o.options));
+        OK(sp_training_save(o.training, "first.h5"));
+        sp_training_destroy(o.training);
+        OK(sp_deck_override(o.deck, key[i]));
+        OK(sp_training_create(&o.training, &o.options));
+        named(sp_training_load(o.training, "first.h5"), "it must stay the same");
+        close_objects(&o);
+    }
+}
+
+TEST(averages_of_weights_are_saved)
+{
+    objects o;
+    float *weights;
+
+    open_objects(&o);
+    OK(sp_deck_override(o.deck, "train.ema=0.5"));
+    OK(sp_training_create(&o.training, &o.options));
+    OK(sp_training_step(o.training, NULL));
+    OK(sp_training_save(o.training, "ema.h5"));
+    weights = copy_weights(&o);
+    OK(sp_training_step(o.training, NULL));
+    OK(sp_training_load(o.training, "ema.h5"));
+    same_weights(&o, weights);
+    free(weights);
+    close_objects(&o);
+}
+
+TEST(a_loss_of_a_whole_step_needs_one_micro_batch)
+{
+    objects o;
+
+    open_objects(&o);
+    OK(sp_deck_override(o.deck, "train.loss=lovasz"));
+    OK(sp_deck_override(o.deck, "train.lovasz_per=step"));
+    OK(sp_deck_override(o.deck, "batch.accumulate=2"));
+    refused(&o, SP_EUSAGE, "train.lovasz_per");
+    close_objects(&o);
 }
 
 static void *train_in_thread(void *arg)
