@@ -346,7 +346,8 @@ int sp_training_save(sp_training *training, const char *path);
  * it is of another network, batch or seed, or of other data. */
 int sp_training_load(sp_training *training, const char *path);
 /* Takes over weights and statistics of a checkpoint or a file of weights, and nothing
- * else. Collective. SP_EDATA: they do not fit. */
+ * else. Collective. SP_EDATA: they do not fit. After a failure of this function or of
+ * sp_training_load the training is as it was. */
 int sp_training_load_weights(sp_training *training, const char *path);
 /* The number of weights, and a copy of them: weights [n_weights], host memory, in the
  * order of the network's layers. */

@@ -128,9 +128,9 @@ static sp_status training_load(sp_training *t, const char *path,
         rc = check_checkpoint(t, path);
     rc = sp_comm_agree(r->comm, rc);
     if (rc == SP_OK)
-        rc = sp_resources_load(r, &(sp_weights_source){.path = path, .state = state});
-    if (rc == SP_OK && r->fault[0])
-        rc = SP_FAIL(SP_EDATA, "%s:%s, expected a finite number", path, r->fault);
+        rc = sp_resources_load(r, &(sp_weights_source){.path = path,
+                                                       .state = state,
+                                                       .is_all_or_nothing = true});
     return rc;
 }
 

@@ -160,7 +160,7 @@ static sp_status spread_floats(sp_resources *r, float *host, float *to, int64_t 
 }
 
 /* Host memory for the arrays of a checkpoint: the backend's own if it computes on the
- * host. */
+ * host and nothing of them is needed after a failure. */
 typedef struct host_weights {
     float *param, *running;
     sp_optim at;
@@ -215,6 +215,9 @@ static sp_status resources_load(sp_resources *r, const sp_weights_source *from,
 
     SP_TRY(sp_comm_agree(r->comm, comm->rank == 0 ? read_source(r, from, w) : SP_OK));
     SP_TRY(sp_comm_bcast(comm, r->fault, sizeof r->fault, 0));
+    if (from->is_all_or_nothing && r->fault[0])
+        return SP_FAIL(SP_EDATA, "%s:%s, expected a finite number", from->path,
+                       r->fault);
     SP_TRY(spread_floats(r, w->param, net->param, graph->n_floats));
     SP_TRY(spread_floats(r, w->running, net->running, graph->n_buffer_floats));
     if (!from->state)
@@ -255,7 +258,7 @@ sp_status sp_resources_load(sp_resources *r, const sp_weights_source *from)
 
     assert(r->net.impl && (!state || r->optim.impl));
     assert(from->path || !(from->file || from->packed) == (r->comm->rank != 0));
-    if (!r->backend.ops->is_host)
+    if (!r->backend.ops->is_host || from->is_all_or_nothing)
         rc = allocate_host(&r->graph, &w, &host);
     rc = sp_comm_agree(r->comm, rc);
     if (rc == SP_OK)

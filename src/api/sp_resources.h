@@ -291,10 +291,13 @@ typedef struct sp_weights_source {
     const struct sp_weights_model *packed;
     /* Filled, with the optimizer; its deck is set only on rank 0. NULL: weights. */
     sp_checkpoint_state *state;
+    /* The weights that are there stay after a failure, and a number that is not finite is
+     * one (SP_EDATA). Needs host memory for the weights of the file. */
+    bool is_all_or_nothing;
 } sp_weights_source;
 
-/* Loads the weights of a file. Those that are not finite are loaded too, and
- * resources->fault names the first of them. */
+/* Loads the weights of a file, if not is_all_or_nothing those that are not finite too,
+ * and resources->fault names the first of them. */
 sp_status sp_resources_load(sp_resources *resources, const sp_weights_source *from);
 /* Compares the weights of all ranks, which should be the same bits (sp_replica.h);
  * `step` is for the message. */

@@ -346,6 +346,35 @@ TEST(a_checkpoint_of_another_training_is_refused)
     }
 }
 
+/* A network that differs in its last layer only, so that the others could be read. */
+TEST(weights_stay_if_a_file_does_not_fit)
+{
+    static const char *const last[] = {"kernel = 1", "kernel = 3"};
+    float *weights = NULL;
+    char key[LINE];
+    objects o;
+
+    open_objects(&o);
+    for (int i = 0; i < 2; i++) {
+        sp_training_destroy(o.training);
+        snprintf(key, sizeof key,
+                 "net.layers=( { name = \"a\"; op = \"conv\"; out = 4; kernel = 3; }, "
+                 "{ name = \"b\"; op = \"conv\"; out = 3; %s; } )",
+                 last[i]);
+        OK(sp_deck_override(o.deck, key));
+        OK(sp_deck_override(o.deck, i ? "train.seed=2" : "train.seed=1"));
+        OK(sp_training_create(&o.training, &o.options));
+        if (i == 0)
+            OK(sp_training_save(o.training, "other.h5"));
+    }
+    weights = copy_weights(&o);
+    assert_int_equal(sp_training_load_weights(o.training, "other.h5"), SP_EDATA);
+    assert_non_null(strstr(sp_error_text(), "/params/b/weight"));
+    same_weights(&o, weights);
+    free(weights);
+    close_objects(&o);
+}
+
 TEST(averages_of_weights_are_saved)
 {
     objects o;
