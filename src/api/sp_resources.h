@@ -240,7 +240,8 @@ void sp_resources_exchange_average(sp_resources *resources);
 sp_status sp_resources_check_class_weights(const sp_resources *resources);
 /* Reads the bank of augment.paste. Fails with SP_EDATA if that does not fit the training
  * set or augment.mix_classes names no class of it, with SP_EUSAGE if augment.color_* is
- * to change colours that it does not have. Local. */
+ * to change colours that it does not have, or augment.elastic has finer cells than
+ * voxels. Local. */
 sp_status sp_resources_check_mixing(sp_resources *resources);
 /* Class weights for the deck, from the label counts of the training set. *weights:
  * [n_classes] malloc'd, NULL if classes are not weighted. */

@@ -119,8 +119,7 @@ static bool resources_count_share(const sp_resources *r, const sp_dataset *set,
     sp_sample sample = {0};
     bool is_read = true;
 
-    for (int64_t i = r->comm->rank; i < set->n_samples && is_read;
-         i += r->comm->size) {
+    for (int64_t i = r->comm->rank; i < set->n_samples && is_read; i += r->comm->size) {
         is_read = sp_sample_read_labels(set, i, &sample) == SP_OK;
         for (int64_t j = 0; is_read && j < sample.n; j++)
             if (sample.labels[j] != SP_IGNORE)
@@ -143,10 +142,9 @@ sp_status sp_resources_count_labels(sp_resources *r, const sp_dataset *set,
     if (set->n_voxels / r->comm->size > most)
         return SP_OK;
     is_missing = !resources_count_share(r, set, count);
-    SP_TRY(sp_comm_allreduce(r->comm, SP_SCOPE_WORLD, count,
-                             (size_t)r->n_classes, SP_I64, SP_SUM));
-    SP_TRY(sp_comm_allreduce(r->comm, SP_SCOPE_WORLD, &is_missing, 1, SP_I64,
-                             SP_MAX));
+    SP_TRY(sp_comm_allreduce(r->comm, SP_SCOPE_WORLD, count, (size_t)r->n_classes,
+                             SP_I64, SP_SUM));
+    SP_TRY(sp_comm_allreduce(r->comm, SP_SCOPE_WORLD, &is_missing, 1, SP_I64, SP_MAX));
     *is_known = is_missing == 0;
     return SP_OK;
 }
@@ -207,6 +205,21 @@ sp_status sp_resources_check_class_weights(const sp_resources *r)
     return SP_OK;
 }
 
+/* A library's deck without data.voxel_size has the data's own. */
+static sp_status resources_check_elastic(const sp_config *config)
+{
+    const sp_doubles *elastic = &config->augment.elastic;
+
+    for (int i = 0; i < elastic->n; i += 2)
+        if (elastic->at[i] < config->data.voxel_size)
+            return SP_FAIL(SP_EUSAGE,
+                           "%saugment.elastic: granularity %g, expected at least "
+                           "data.voxel_size = %g",
+                           sp_config_where(config, "augment.elastic"), elastic->at[i],
+                           config->data.voxel_size);
+    return SP_OK;
+}
+
 sp_status sp_resources_check_mixing(sp_resources *r)
 {
     bool *is_pasted;
@@ -215,6 +228,7 @@ sp_status sp_resources_check_mixing(sp_resources *r)
 
     free(is_pasted);
     SP_TRY(rc);
+    SP_TRY(resources_check_elastic(r->config));
     SP_TRY(sp_bank_open(r->config, &r->train, r->columns, r->n_columns, &r->bank));
     return sp_colors_find(r->config, &r->train, r->columns, r->n_columns, &colors);
 }
@@ -280,8 +294,7 @@ sp_status sp_resources_class_weights(sp_resources *r, float **weights)
         rc = count_labels(r, count);
     rc = sp_comm_agree(r->comm, rc);
     if (rc == SP_OK && kind != SP_CW_LIST) {
-        rc = sp_comm_allreduce(r->comm, SP_SCOPE_WORLD, count, n, SP_I64,
-                               SP_SUM);
+        rc = sp_comm_allreduce(r->comm, SP_SCOPE_WORLD, count, n, SP_I64, SP_SUM);
         weights_of_counts(count, (int)n, kind, count + n, *weights);
     }
     free(count);

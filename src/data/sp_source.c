@@ -9,6 +9,9 @@
 #include "base/sp_text.h"
 #include "data/sp_sample_internal.h"
 
+/* No memory has room for the index of more. */
+static const int64_t MOST_SAMPLES = INT64_C(1) << 40;
+
 /* ---- opening ---- */
 
 /* Copies n names, or makes them of `stem` and a number. */
@@ -78,9 +81,9 @@ static sp_status check_about(const sp_source_about *about, int64_t n_samples)
                            "feature %d has mean %g and standard deviation %g, expected "
                            "finite numbers, the second not below 0",
                            c, about->mean[c], about->std[c]);
-    if (n_samples < 0)
-        return SP_FAIL(SP_EUSAGE, "n_samples is %lld, expected 0 or more",
-                       (long long)n_samples);
+    if (n_samples < 0 || n_samples > MOST_SAMPLES)
+        return SP_FAIL(SP_EUSAGE, "n_samples is %lld, expected 0 to %lld",
+                       (long long)n_samples, (long long)MOST_SAMPLES);
     return SP_OK;
 }
 

@@ -81,19 +81,12 @@ static sp_status deck_check_val_sets(const sp_config *config)
 static sp_status check_elastic(const sp_config *config)
 {
     const sp_doubles *elastic = &config->augment.elastic;
-    const char *where = sp_config_where(config, "augment.elastic");
 
     if (elastic->n % 2 || elastic->n > 2 * SP_MAX_ELASTIC)
         return SP_FAIL(SP_EUSAGE,
                        "%saugment.elastic takes [] or up to %d pairs [granularity, "
                        "magnitude, ...]",
-                       where, SP_MAX_ELASTIC);
-    for (int i = 0; i < elastic->n; i += 2)
-        if (elastic->at[i] < config->data.voxel_size)
-            return SP_FAIL(SP_EUSAGE,
-                           "%saugment.elastic: granularity %g, expected at least "
-                           "data.voxel_size = %g",
-                           where, elastic->at[i], config->data.voxel_size);
+                       sp_config_where(config, "augment.elastic"), SP_MAX_ELASTIC);
     return SP_OK;
 }
 

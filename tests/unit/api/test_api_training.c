@@ -150,6 +150,20 @@ TEST(wrong_options_are_refused)
     close_objects(&o);
 }
 
+/* The voxels of the scenes have an edge of 0.05, that of the key's default is 0.5. */
+TEST(lengths_of_the_deck_are_compared_with_the_voxels_of_the_data)
+{
+    objects o;
+
+    open_objects(&o);
+    OK(sp_deck_override(o.deck, "augment.elastic=[0.05, 0.1]"));
+    OK(sp_training_create(&o.training, &o.options));
+    sp_training_destroy(o.training);
+    OK(sp_deck_override(o.deck, "augment.elastic=[0.1, 0.1, 0.04, 0.1]"));
+    refused(&o, SP_EUSAGE, "augment.elastic: granularity 0.04, expected at least");
+    close_objects(&o);
+}
+
 static void named(int status, const char *text)
 {
     assert_int_equal(status, SP_EUSAGE);
@@ -159,7 +173,7 @@ static void named(int status, const char *text)
 TEST(a_missing_pointer_is_named)
 {
     const sp_data_about about = scene_about();
-    const int64_t sizes[] = {1}, endless = INT64_MAX / 4;
+    const int64_t sizes[] = {1};
     sp_data *data = (sp_data *)8;
     objects o;
 
@@ -179,9 +193,8 @@ TEST(a_missing_pointer_is_named)
     named(sp_data_create_gathered(&data, o.options.comm, &about, 1, NULL), "samples");
     named(sp_data_create_source(&data, &about, 1, sizes, NULL, NULL), "read is NULL");
     named(sp_data_create_source(&data, &about, 1, NULL, scene_read, NULL), "n_voxels");
-    assert_int_equal(
-        sp_data_create_source(&data, &about, endless, sizes, scene_read, NULL),
-        SP_EMEM);
+    named(sp_data_create_source(&data, &about, INT64_MAX / 4, sizes, scene_read, NULL),
+          "n_samples is 2305843009213693951, expected 0 to");
     assert_null(data);
     assert_int_equal(sp_data_n_samples(NULL) + sp_data_n_voxels(NULL), 0);
     named(sp_data_write_shard(NULL, "a.h5"), "data is NULL");

@@ -136,9 +136,6 @@ TEST(ranges)
     refused("augment : { elastic = [1,1,1,1,1,1,1,1,1,1]; };", NULL,
             "d:1: augment.elastic takes [] or up to 4 pairs [granularity, "
             "magnitude, ...]");
-    refused("augment : { elastic = [0.7, 2, 0.2, 1]; };", NULL,
-            "d:1: augment.elastic: granularity 0.2, expected at least "
-            "data.voxel_size = 0.5");
     refused("augment : { rotate_max = 181; };", NULL,
             "d:1: augment.rotate_max = 181 is out of range [0, 180]");
     refused("augment : { drop_p = 1.5; };", NULL,
