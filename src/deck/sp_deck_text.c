@@ -92,6 +92,13 @@ static size_t skip_length(const char *s)
     return (size_t)(p - s);
 }
 
+/* True if a comment of n bytes begins at s and its end is missing: libconfig would take
+ * the rest of the deck for it. */
+static bool is_open_comment(const char *s, size_t n)
+{
+    return strncmp(s, "/*", 2) == 0 && (n < 4 || strncmp(s + n - 2, "*/", 2) != 0);
+}
+
 /* Copies the number at *s; an integer gets the suffix that makes libconfig keep 64
  * bits. */
 static sp_status scan_number(scanner *x, const char **s)
@@ -167,6 +174,10 @@ static sp_status deck_scan(scanner *x, const char *s)
             (*s == '-' || *s == '+') && (isdigit((unsigned char)s[1]) || s[1] == '.');
 
         if ((n = skip_length(s)) > 0) {
+            if (is_open_comment(s, n))
+                return SP_FAIL(SP_EUSAGE,
+                               "%s:%d: the comment /* has no end, expected */",
+                               x->to->file[x->file], x->line);
             deck_emit(x, s, n);
             /* libconfig expects a newline after a comment, at the end of a file too. */
             if (!s[n] && strchr("#/", *s)) {

@@ -129,6 +129,10 @@ TEST(ranges)
         "", "train.seed=99999999999999999999",
         "command line: train.seed = 99999999999999999999 is no integer as a deck has "
         "it");
+    refused("train : { lr = 1; };\n/* note *\ntrain : { epochs = 2; };", NULL,
+            "d:2: the comment /* has no end, expected */");
+    refused("train : { lr = 1; };\n/*/", NULL,
+            "d:2: the comment /* has no end, expected */");
     refused("augment : { scale = [2, 1]; };", NULL,
             "d:1: augment.scale takes [low, high] or []");
     refused("augment : { elastic = [1, 2, 3]; };", NULL,
