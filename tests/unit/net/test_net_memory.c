@@ -72,6 +72,28 @@ TEST(updated_weights_are_used)
     }
 }
 
+/* An evaluation after a training uses the statistics that this has moved, though one
+ * before had other coefficients of norms. */
+TEST(moved_statistics_are_used)
+{
+    for (int k = 0; case_nets[k]; k++) {
+        CLOSED_BY(case_close) net_case used, fresh;
+        sp_tensor got, want;
+
+        case_new(&used, case_nets[k], large, 3);
+        case_new(&fresh, case_nets[k], large, 3);
+        for (int i = 0; i < 2; i++)
+            OK(sp_net_forward(&used.net, &used.batch, false, NULL));
+        case_step(&used, true);
+        memcpy(fresh.net.running, used.net.running,
+               (size_t)used.graph.n_buffer_floats * sizeof(float));
+        for (int i = 0; i < 2; i++)
+            OK(sp_net_forward(&used.net, &used.batch, false, &got));
+        OK(sp_net_forward(&fresh.net, &fresh.batch, false, &want));
+        assert_memory_equal(got.data, want.data, 101 * CASE_CLASSES * sizeof(float));
+    }
+}
+
 /* Values that were dropped and computed again are the same. */
 TEST(low_memory_changes_no_gradient)
 {
