@@ -67,7 +67,7 @@ template <int BM_, int BN_, int WM_, int WN_, int BLOCKS_> struct conv_tile {
         NT = BN / WN / 8,
         GROUPS = MT == 1 ? 1 : 2,                   /* of 16 rows in a piece of a sum */
         CHUNKS = CUDA_STAGE_ROW / CUDA_CHUNK_BYTES, /* of a row of a stage */
-        AT_ONCE = THREADS / CHUNKS, /* rows copied at a time */
+        AT_ONCE = THREADS / CHUNKS,                 /* rows copied at a time */
         IS_BULK = 0,
         STAGE_BYTES = (BM + BN) * CUDA_STAGE_ROW,
         PITCH = NT * 8 + 8,           /* row of a warp's results in the epilogue */
@@ -288,6 +288,20 @@ void set_residual(const sp_norm_grad_args *norm, conv_result *a)
     a->residual = {norm->x, norm->mean, norm->inv_std, norm->sums};
 }
 
+/* True if the epilogue can do all of a norm: it has whole chunks of 16 bytes only, and
+ * adds a bias last. */
+bool can_finish_norm(const sp_backend *be, const sp_conv_args *conv,
+                     const sp_norm_args *norm)
+{
+    const sp_tensor y = conv->y;
+
+    return !conv->bias && cuda_is_aligned(y) &&
+           (y.elem == SP_ELEM_BF16) == (be->precision == SP_BF16) &&
+           (size_t)y.c * sp_elem_bytes(y.elem) % CUDA_CHUNK_BYTES == 0 &&
+           (((uintptr_t)norm->scale | (uintptr_t)norm->shift) & 15) == 0 &&
+           (!norm->res.data || cuda_is_aligned(norm->res));
+}
+
 /* Completes the call (its result is already described) and launches it. */
 sp_status conv_run(sp_backend *be, const sp_conv_args *args, conv_call a)
 {
@@ -358,14 +372,26 @@ sp_status sp_cuda_conv_forward_norm_sums(sp_backend *be, const sp_conv_args *con
     return conv_run(be, conv, a);
 }
 
-/* The plain operations, the second over the rows of the first. */
 sp_status sp_cuda_conv_forward_norm_apply(sp_backend *be, const sp_conv_args *conv,
                                           const sp_norm_args *norm)
 {
+    conv_call a = call_of(conv);
+
     assert(sp_conv_is_sound(conv) && sp_norm_is_sound(norm));
     assert(norm->x.data == conv->y.data && norm->y.data == conv->y.data);
-    SP_TRY(sp_cuda_conv_forward(be, conv));
-    return sp_cuda_norm_apply(be, norm);
+    assert(!norm->res.data || norm->res.elem == a.y.elem);
+    if (!can_finish_norm(be, conv, norm)) {
+        SP_TRY(sp_cuda_conv_forward(be, conv));
+        return sp_cuda_norm_apply(be, norm);
+    }
+    if (norm->finish) /* of running statistics, not of sums over y */
+        SP_TRY(sp_cuda_norm_finish(be, norm->finish));
+    a.is_normed = true;
+    a.res = norm->res;
+    a.scale = norm->scale;
+    a.shift = norm->shift;
+    a.slope = norm->slope;
+    return conv_run(be, conv, a);
 }
 
 sp_status sp_cuda_conv_grad_input_norm_sums(sp_backend *be, const sp_conv_args *conv,

@@ -4,6 +4,7 @@
  * and the sums for which a following operation would read v again:
  *
  *     forward          sums of v and v^2                     batch norm that reads y
+ *     in evaluation    v = act(sum scale + shift [+ res])    the whole batch norm
  *     input gradient   v = g = v act'(.); sums of g, g xhat  the preceding batch norm
  *                      sums of g, g xhat                     its residual norm
  *
@@ -36,6 +37,10 @@ struct conv_result {
     const float *bias;
     double *part; /* [tiles][2][channels of y or of the norm] sums, or NULL */
     bool is_added, is_aligned;
+    /* The norm of conv_forward_norm_apply, with scale, shift and slope of below, and its
+     * residual, unless res.data is NULL. */
+    bool is_normed;
+    sp_tensor res;
     /* The norm of conv_grad_input_norm_sums; its output's gradient is the columns of y
      * from `column` on. x.data is NULL if there is no norm. */
     sp_tensor x, act; /* output of the activation; if act.data is NULL, the sign is
@@ -173,6 +178,8 @@ template <class P, class T, class E> struct conv_out {
             const int32_t *rows = row + group * 16;
 
             put(i, value);
+            if (a.is_normed)
+                finish_norm(rows);
             /* Flags of the chunk that are kept over this loop spill on sm_80 and
              * sm_100; three comparisons for 16 rows cost less. */
             c = sp_opaque(c);
@@ -194,6 +201,54 @@ template <class P, class T, class E> struct conv_out {
     __device__ int row_of(int t) const
     {
         return lane / LANES + t * AT_ONCE;
+    }
+
+    /* Applies the norm of y to the values of 16 rows in shared memory, four channels at
+     * a time; each lane to those that its pass then reads. In the pass itself its
+     * constants would not stay in registers. All chunks are whole. */
+    __device__ void finish_norm(const int32_t *rows)
+    {
+        __syncwarp();
+        c = sp_opaque(c);
+        if (c >= T::NT * 8 || column0 + c >= a.y.c)
+            return;
+#pragma unroll 1
+        for (int e = 0; e < TIMES * N; e += 4) {
+            const int r = sp_opaque(row_of(e / N)), j = c + e % N;
+
+            if (rows[r] >= 0)
+                norm_four(rows[r], column0 + j, value + r * T::PITCH + j);
+        }
+    }
+
+    __device__ void norm_four(int32_t i, int n, float *at) const
+    {
+        enum { EACH = IS_TIGHT ? 1 : 4 }; /* four at once spill on sm_80 */
+#pragma unroll 1
+        for (int h = 0; h < 4; h += EACH)
+            norm_some<EACH>(i, n + h, at + h);
+    }
+
+    template <int EACH> __device__ void norm_some(int32_t i, int n, float *at) const
+    {
+        float v[EACH], scale[EACH], shift[EACH], res[EACH] = {};
+
+        if constexpr (EACH == 1) {
+            v[0] = *at, scale[0] = a.scale[n], shift[0] = a.shift[n];
+            if (a.res.data)
+                res[0] = cuda_get(a.res, i, n);
+        } else {
+            conv_read(at, v);
+            conv_read(a.scale + n, scale);
+            conv_read(a.shift + n, shift);
+            if (a.res.data)
+                cuda_load<E>(a.res, i, n, res);
+        }
+#pragma unroll
+        for (int u = 0; u < EACH; u++) {
+            v[u] = cuda_affine(v[u], scale[u], shift[u]) + res[u];
+            at[u] = v[u] > 0 ? v[u] : a.slope * v[u];
+        }
     }
 
     /* Computes v of 16 rows, writes y, and keeps v and xhat for the sums. */

@@ -123,7 +123,8 @@ static sp_status norm(sp_net *net, int s)
     sp_norm_args args = sp_net_norm_args(net, s);
 
     SP_TRY(sp_net_norm_sums(net, s, &finish));
-    args.finish = &finish;
+    if (net->impl->normed_at != net->impl->weights_at)
+        args.finish = &finish;
     if (net->impl->is_training || step->runs_with < 0)
         return net->backend->ops->norm_apply(net->backend, &args);
     SP_TRY(sp_net_pack(net, step->runs_with, SP_PACK_FORWARD));
@@ -314,6 +315,8 @@ sp_status sp_net_forward(sp_net *net, const sp_batch *batch, bool is_training,
 
     assert(batch->n >= 0 && batch->n_samples >= 0);
     SP_TRY(sp_net_begin(net, batch, is_training));
+    if (is_training)
+        impl->normed_at = 0;
     for (int s = 0; s < impl->low.n_steps; s++) {
         if (!sp_lowered_has_turn(&impl->low.step[s], is_training))
             continue;
@@ -327,6 +330,8 @@ sp_status sp_net_forward(sp_net *net, const sp_batch *batch, bool is_training,
         SP_TRY(rc);
     }
     net->layer = -1;
+    if (!is_training)
+        impl->normed_at = impl->weights_at;
     SP_TRY(take_logits(net));
     if (logits)
         *logits = impl->logits;

@@ -56,6 +56,9 @@ struct sp_net_impl {
      * it. With little memory the list is not used. */
     sp_pack_args *pack;
     int pack_end[SP_PACK_DIRECTIONS];
+    /* Its value when evaluation computed the coefficients of all norms from their running
+     * statistics; 0: a training has overwritten them since. */
+    uint64_t normed_at;
     float *fetched; /* Host copy made by sp_net_fetch_running. NULL: not fetched. */
 
     /* The rest belongs to the current micro-batch. */

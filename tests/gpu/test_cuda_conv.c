@@ -103,6 +103,67 @@ static void check_grad_input(sp_backend *be, const conv_case *p, int n_samples,
               is_bf16);
 }
 
+/* v = act(v scale + shift [+ res]) of the answers; returns how much larger their largest
+ * number was before: errors of that size are scaled by at most 1. */
+static double norm_answers(const conv_case *p, const float *vector, sp_tensor res,
+                           bool has_res, float slope, double *want)
+{
+    double before = 1, largest = 1;
+
+    for (int64_t i = 0; i < res.n; i++)
+        for (int j = 0; j < res.c; j++) {
+            double *v = &want[i * res.c + j];
+
+            before = fmax(before, fabs(*v));
+            *v = *v * vector[j] + vector[p->c_out + j];
+            *v += has_res ? (double)fx_at(res, i, j) : 0;
+            *v = *v > 0 ? *v : slope * *v;
+            largest = fmax(largest, fabs(*v));
+        }
+    return before / largest;
+}
+
+/* The convolution and the whole norm of its result, in one kernel if there is no bias and
+ * rows consist of whole chunks. */
+static void check_normed(sp_backend *be, const conv_case *p, int n_samples, variant v)
+{
+    const bool is_bf16 = p->precision == SP_BF16 && !v.is_mixed, has_res = v.is_added;
+    const float slope = v.has_sums ? 0 : 0.25f;
+    const size_t n = (size_t)p->c_out;
+    const bool is_whole = !v.has_bias && p->c_out % 8 == 0 && p->dy.ld % 8 == 0;
+    sp_tensor y = case_tensor(p->precision, p->dy.n, p->c_out, p->dy.ld, 5);
+    sp_tensor res = case_tensor(p->precision, p->dy.n, p->c_out, p->dy.ld + 8, 6);
+    double *want = case_doubles(y, false), more, tolerance;
+    sp_map map = cu_map(be, &p->map, n_samples);
+    float *vector = fx_floats(2 * n, 7), *device = cu_copy(be, vector, 8 * n);
+    const sp_conv_args a = {.map = p->kind->has_map ? &map : NULL,
+                            .x = cu_put(be, p->x, is_bf16),
+                            .y = cu_put(be, y, is_bf16),
+                            .w_packed = case_packed(be, p, false),
+                            .bias = v.has_bias ? cu_copy(be, p->bias, n * sizeof(float))
+                                               : NULL};
+    sp_norm_args norm = {
+        .x = a.y, .y = a.y, .scale = device, .shift = device + n, .slope = slope};
+    unsigned before;
+
+    if (has_res)
+        norm.res = cu_put(be, res, is_bf16);
+    before = hc_launches ? hc_launches() : 0;
+    OK(be->ops->conv_forward_norm_apply(be, &a, &norm));
+    if (hc_launches && !v.is_mixed && is_whole)
+        assert_int_equal(hc_launches() - before, y.n > 0);
+    cu_read(be, a.y, y);
+    for (int64_t i = 0; v.has_bias && i < y.n; i++)
+        for (int j = 0; j < y.c; j++)
+            want[i * y.c + j] += p->bias[j];
+    case_forward(p, want);
+    more = norm_answers(p, vector, res, has_res, slope, want);
+    tolerance = more * case_tolerance(p->precision, case_most_pairs(p, 0) * p->c_in);
+    if (!is_whole && is_bf16) /* two kernels round in between */
+        tolerance += ldexp(more, -9);
+    case_same("normed", p, tolerance + 0x1p-22, y, want, is_bf16);
+}
+
 static int first_precision(void)
 {
     return is_wgmma ? SP_BF16 : SP_FP32;
@@ -122,6 +183,7 @@ static void check(const conv_kind *k, int n_samples, const int *rows, int c_in,
         sp_backend be = open_in(turn, p.precision);
         check_forward(&be, &p, n_samples, v);
         check_grad_input(&be, &p, n_samples, v, turn);
+        check_normed(&be, &p, n_samples, v);
         cu_close(&be);
         test_release(mark);
     }

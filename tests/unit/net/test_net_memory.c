@@ -114,7 +114,7 @@ TEST(evaluations_pack_weights_once)
             n_again[i] += n_packed;
         }
         sp_net_lend(&trained.net, NULL);
-        sp_buckets_zero(&trained.buckets);
+        sp_buckets_begin(&trained.buckets);
         case_step(&trained, true);
         case_step(&plain, true);
         assert_memory_equal(trained.buckets.grad, plain.buckets.grad,
@@ -122,6 +122,28 @@ TEST(evaluations_pack_weights_once)
     }
     assert_true(n_first[0] > 0 && n_again[0] == 0);
     assert_true(n_first[1] > 0 && n_again[1] < n_first[1]);
+}
+
+/* An evaluation after a training uses the statistics that this has moved, though one
+ * before had other coefficients of norms. */
+TEST(moved_statistics_are_used)
+{
+    for (int k = 0; case_nets[k]; k++) {
+        CLOSED_BY(case_close) net_case used, fresh;
+        sp_tensor got, want;
+
+        case_new(&used, case_nets[k], large, 3);
+        case_new(&fresh, case_nets[k], large, 3);
+        for (int i = 0; i < 2; i++)
+            OK(sp_net_forward(&used.net, &used.batch, false, NULL));
+        case_step(&used, true);
+        memcpy(fresh.net.running, used.net.running,
+               (size_t)used.graph.n_buffer_floats * sizeof(float));
+        for (int i = 0; i < 2; i++)
+            OK(sp_net_forward(&used.net, &used.batch, false, &got));
+        OK(sp_net_forward(&fresh.net, &fresh.batch, false, &want));
+        assert_memory_equal(got.data, want.data, 101 * CASE_CLASSES * sizeof(float));
+    }
 }
 
 /* Values that were dropped and computed again are the same. */
