@@ -1,7 +1,8 @@
 /* Convolutions on the device: the interface between the files of this room.
  *
- *     weights --> cuda_conv_pack.cu --> packed, once a step: [units][n], or for
- *                                           |  wgmma [k-tiles][n][8 chunks]
+ *     weights --> cuda_conv_pack.cu, and the update of cuda_optim.cu
+ *                                           |  packed: [units][n], or for wgmma
+ *                                           |  [k-tiles][n][8 chunks]
  *     x, map --> cuda_conv.cu               |  mma.sync (bf16, tf32) or fp32 FMA
  *            \-> cuda_conv_wgmma.cu         |  wgmma: wide bf16 layers on sm_90
  *                  cuda_conv_table.cuh      |  offsets and input rows of a tile

@@ -1,4 +1,5 @@
-/* Operands in the form that the convolutions read. Weights are packed once a step:
+/* Operands in the form that the convolutions read. Weights are packed here if they come
+ * from anywhere but an update, which keeps the order (cuda_optim.cu):
  *
  *     packed [units][n][CUDA_UNIT_BYTES]     n: channels of the result
  *

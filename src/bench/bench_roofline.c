@@ -71,7 +71,7 @@ typedef struct prediction {
     const char *limit;
 } prediction;
 
-enum { FORWARD, GRAD_INPUT, GRAD_WEIGHT, ROWS, SMALL, CUBES, STEP, TOTALS };
+enum { FORWARD, GRAD_INPUT, GRAD_WEIGHT, ROWS, SMALL, CUBES, STEP, EVALUATION, TOTALS };
 
 typedef struct roofline {
     bench *b;
@@ -427,7 +427,8 @@ static sp_status print_totals(roofline *r)
                                              [ROWS] = "total rows and update",
                                              [SMALL] = "total small kernels",
                                              [CUBES] = "3^3 layers, conv_forward",
-                                             [STEP] = "step, predicted, no device"};
+                                             [STEP] = "step, predicted, no device",
+                                             [EVALUATION] = "evaluation of the batch"};
 
     for (int i = 0; i < TOTALS; i++)
         SP_TRY(print_total(r, name[i], &r->total[i]));
@@ -493,6 +494,19 @@ static int roofline_total_of(const char *op)
                                                  : ROWS;
 }
 
+/* An evaluation of the same batch: its convolutions with their norms in the epilogue,
+ * of which only residuals are read beside. The coefficients are there. */
+static void add_evaluation(roofline *r, const bench_call *call, int kind,
+                           const prediction *p)
+{
+    prediction *t = &r->total[EVALUATION];
+
+    if (kind == FORWARD)
+        roofline_add(t, p);
+    else if (strcmp(call->op, "norm_apply") == 0)
+        t->all_s += (call->bytes - 4.0 * (double)call->n * call->c_in) / h100.memory;
+}
+
 static sp_status count_call(void *arg, const bench_call *call)
 {
     roofline *r = arg;
@@ -528,6 +542,7 @@ static sp_status count_call(void *arg, const bench_call *call)
     roofline_add(&r->total[STEP], &p);
     if (kind == FORWARD && call->map && call->map->key.kernel == 3)
         roofline_add(&r->total[CUBES], &p);
+    add_evaluation(r, call, kind, &p);
     return print_call(r, call, &p);
 }
 
