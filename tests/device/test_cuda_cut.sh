@@ -2,7 +2,8 @@
 # A step that needs more than the memory of an emulated device is cut and does not fail. It
 # has the bits of a deck that asks for as many micro-batches, on one rank and on two, and of
 # an uninterrupted run when it is continued, whatever is free by then. A sample that does
-# not fit by itself is named and ends the run with status 5.
+# not fit by itself is named and ends the run with status 5; if it would fit with
+# train.recompute, the message says so, and it does.
 . "$SP_SRCDIR/tests/device/devices.sh"
 on_emulator sptrain_hostcuda
 scene s 1 14
@@ -79,4 +80,10 @@ for ranks in 1 2; do
     one_diagnosis 'sample [0-9] of t[0-9].h5 ([0-9]* voxels) needs about [0-9.]* MiB by itself, expected at most the 21.0 MiB of a rank: arena .*: out of memory'
     says small$ranks/status.json '"exit_code":5'
 done
+scene huge 1 48
+mv huge-00000-of-00001.h5 t9.h5
+HC_MEMORY=46 run 1 5 train d.deck data.train=t9.h5 batch.size=1 run.eval_every=0 run.dir=huge
+one_diagnosis 'sample 0 of t9.h5 ([0-9]* voxels) needs about [0-9.]* MiB by itself, expected at most the 40.0 MiB of a rank, or set train.recompute = true: it then needs about 3[0-9.]* MiB: arena .*: out of memory'
+HC_MEMORY=46 run 1 0 train d.deck data.train=t9.h5 batch.size=1 run.eval_every=0 run.dir=fits \
+    train.recompute=true train.steps=1
 echo "cut, continued, refused"

@@ -342,11 +342,11 @@ void sp_cut_print(const sp_cut *cut, int64_t device_bytes)
             mib(sp_cut_fixed(cut) + b->largest[0] + b->largest[SP_REST]));
 }
 
-sp_status sp_cut_explain(const sp_cut *cut, const sp_budget *b, const int64_t *sample,
-                         int n)
+sp_status sp_cut_explain(sp_cut *cut, const sp_budget *b, const int64_t *sample, int n)
 {
     const char *said = sp_error_last()->message;
-    int64_t need = sp_cut_fixed(cut), voxels = 0;
+    int64_t need = sp_cut_fixed(cut), voxels = 0, recomputed = 0;
+    char other[SP_RECOMPUTED_TEXT];
     const sp_shard *shard;
 
     assert(n >= 0 && (sample || n == 0));
@@ -365,10 +365,13 @@ sp_status sp_cut_explain(const sp_cut *cut, const sp_budget *b, const int64_t *s
             "but other programs have taken some: set run.memory_mb to less: %s",
             n, (long long)sample[0], (long long)voxels, mib(need), mib(cut->memory),
             said);
+    if (b == &cut->train && !b->foreseer.assign.rules.is_recomputed)
+        recomputed = cut_recomputed(cut, sample[0]);
     shard = &b->set->shard[sp_dataset_shard_of(b->set, sample[0])];
     return SP_FAIL(SP_EMEM,
                    "sample %lld of %s (%lld voxels) needs about %.1f MiB by itself, "
-                   "expected at most the %.1f MiB of a rank: %s",
+                   "expected at most the %.1f MiB of a rank%s: %s",
                    (long long)(sample[0] - shard->first_sample), shard->path,
-                   (long long)voxels, mib(need), mib(cut->memory), said);
+                   (long long)voxels, mib(need), mib(cut->memory),
+                   sp_cut_print_recomputed(other, recomputed), said);
 }

@@ -107,8 +107,9 @@ int64_t sp_cut_need(const sp_cut *cut);
  * evaluation's step. Without a bound it logs nothing. */
 void sp_cut_print(const sp_cut *cut, int64_t device_bytes);
 /* Adds to the error SP_EMEM, which was raised last, the samples that memory ran out on,
- * their estimated need and the size of the memory. Local. */
-sp_status sp_cut_explain(const sp_cut *cut, const sp_budget *budget,
-                         const int64_t *sample, int n);
+ * their estimated need, the size of the memory, and whether train.recompute would help.
+ * Local. */
+sp_status sp_cut_explain(sp_cut *cut, const sp_budget *budget, const int64_t *sample,
+                         int n);
 
 #endif

@@ -35,6 +35,9 @@ const int64_t *sp_budget_estimate(sp_budget *b, int64_t sample);
 int sp_budget_views(const sp_budget *b);
 /* The bytes of activations that the sample needs with train.recompute. */
 int64_t sp_budget_recomputed(sp_budget *b, int64_t sample);
+enum { SP_RECOMPUTED_TEXT = 80 };
+/* Prints that the sample needs so many bytes with train.recompute; "" if 0. */
+const char *sp_cut_print_recomputed(char text[SP_RECOMPUTED_TEXT], int64_t bytes);
 /* Fails with SP_EMEM and a message about the sample, which needs `need` bytes (0: more
  * than there was room to plan it in), and `recomputed` bytes with train.recompute (0:
  * it would not fit either). */

@@ -222,27 +222,34 @@ int64_t sp_budget_recomputed(sp_budget *b, int64_t sample)
     return 1 + (int64_t)(b->excess * (double)part[SP_ACTIVATIONS]);
 }
 
+const char *sp_cut_print_recomputed(char text[SP_RECOMPUTED_TEXT], int64_t bytes)
+{
+    *text = '\0';
+    if (bytes)
+        snprintf(text, SP_RECOMPUTED_TEXT,
+                 ", or set train.recompute = true: it then needs about %.1f MiB",
+                 mib(bytes));
+    return text;
+}
+
 sp_status sp_cut_refuse(const sp_budget *b, int64_t sample, int64_t need,
                         int64_t recomputed, int64_t memory)
 {
     const sp_shard *shard = &b->set->shard[sp_dataset_shard_of(b->set, sample)];
-    char text[48] = "", other[80] = "";
+    char text[48] = "", other[SP_RECOMPUTED_TEXT];
 
     assert(0 <= sample && sample < b->set->n_samples);
     assert(memory > 0 && need >= 0);
     if (need)
         snprintf(text, sizeof text, "about %.1f MiB by itself, ", mib(need));
-    if (recomputed)
-        snprintf(other, sizeof other,
-                 ", or set train.recompute = true: it then needs about %.1f MiB",
-                 mib(recomputed));
     return SP_FAIL(
         SP_EMEM,
         "sample %lld of %s (%lld voxels) needs %smore than the %.1f MiB that "
         "run.memory_mb gives a rank: give it more, or cut the scans into "
         "smaller blocks (spvox convert --block)%s",
         (long long)(sample - shard->first_sample), shard->path,
-        (long long)sp_dataset_voxels(b->set, sample), text, mib(memory), other);
+        (long long)sp_dataset_voxels(b->set, sample), text, mib(memory),
+        sp_cut_print_recomputed(other, recomputed));
 }
 
 /* True if an evaluation leaves voxels out by eval.range. */
