@@ -239,7 +239,9 @@ typedef struct sp_step_info {
     double grad_norm; /* of the mean gradient, before clipping */
     double lr;        /* learning rate of the step */
     int is_epoch_end; /* 1: the next step begins a new epoch */
-    int is_skipped;   /* 1: a number was not finite, and the weights are unchanged */
+    /* 1: a number was not finite, and the weights are unchanged. The caller decides how
+     * many such steps end a training; train.nonfinite_limit is for sptrain. */
+    int is_skipped;
     int is_stopping;  /* 1: should_stop of a rank asked for the end */
 } sp_step_info;
 
