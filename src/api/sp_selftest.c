@@ -126,7 +126,7 @@ static sp_status selftest_open_side(side *s, problem *p)
     const size_t n_running = (size_t)p->graph.n_buffer_floats;
 
     SP_TRY(SP_NEW(&s->gradient, n, "the self-test"));
-    SP_TRY(ops->arena_create(&s->arena, 16 << 20, "the self-test"));
+    SP_TRY(ops->arena_create(&s->arena, 16 << 20, "self-test"));
     SP_TRY(sp_net_create(&s->net, &p->graph, s->backend, &p->comm, &options));
     SP_TRY(sp_buckets_create(&s->buckets, &p->graph, &p->comm, false, 0));
     SP_TRY(sp_buckets_attach(&s->buckets, s->net.transport));
