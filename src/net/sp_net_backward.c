@@ -186,9 +186,10 @@ static sp_status net_backward_conv(sp_net *net, int s, sp_grad_route route,
         .is_mirrored = node->is_mirrored,
         .is_added = route == SP_GRAD_ADDED};
     const bool has_input_grad = route != SP_GRAD_NONE;
-    /* with little memory the gradient of the input may be written over the input */
+    /* the gradient of the input may be written over the input */
     const bool is_concurrent =
-        has_input_grad && !buckets->exact && !impl->options.is_low_memory;
+        has_input_grad && !buckets->exact && !impl->options.is_low_memory &&
+        !overlap(sp_net_act(net, step->in[0]), sp_net_grad(net, step->in[0]));
 
     SP_TRY(net_join(net));
     if (!step->is_frozen)
