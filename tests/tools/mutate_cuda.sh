@@ -118,10 +118,11 @@ loss() {
 }
 rows device/cuda_rows.cuh 's/i += stride) {/i += step * CUDA_EACH_ROWS) {/'
 rows device/cuda_rows.cuh 's/if (i + r \* step < n)/if (i + r * step <= n)/'
-rows device/cuda_rows.cuh 's/for (int to = y; to < half; to += rows)/for (int to = y; to < half; to += half)/'
 rows rows/cuda_norm.cu 's/SP_TRY(sp_cuda_norm_finish(be, a->finish));/;/'
 rows rows/cuda_norm.cu 's/SP_TRY(sp_cuda_norm_grad_finish(be, a->finish));/;/'
 loss cuda_loss.cu 's/\*count = 0;/;/'
+mutant test_cuda_loss rows/cuda_loss.cu device/cuda_rows.cuh \
+    's/for (int to = y; to < half; to += rows)/for (int to = y; to < half; to += half)/'
 loss cuda_optim.cu 's/\*count = 0;/;/'
 loss cuda_optim.cu 's/return arrived\[0\] == n;/return arrived[0] == 1;/'
 
