@@ -92,10 +92,17 @@ sp_status sp_resources_check_training(const sp_resources *r)
     const sp_config *config = r->config;
 
     SP_TRY(resources_check_loss(r));
-    if (config->run.weights == SP_WEIGHTS_EMA && config->train.ema == 0)
+    if (config->train.ema > 0 && config->train.average_tail > 0)
+        return SP_FAIL(SP_EUSAGE,
+                       "%strain.average_tail = %g and train.ema = %g: expected one of "
+                       "the two averages",
+                       sp_config_where(config, "train.average_tail"),
+                       config->train.average_tail, config->train.ema);
+    if (config->run.weights == SP_WEIGHTS_EMA && !sp_kept[SP_KEPT_EMA].is_kept(config))
         return SP_FAIL(SP_EUSAGE,
                        "%srun.weights = \"ema\" needs averages of the weights, and "
-                       "train.ema is 0, expected a share such as 0.999",
+                       "train.ema is 0, expected a share such as 0.999 (or "
+                       "train.average_tail)",
                        sp_config_where(config, "run.weights"));
     return SP_OK;
 }

@@ -161,7 +161,7 @@ static sp_status run_side(side *s, problem *p)
     s->loss = s->buckets.tail.loss_sum;
     SP_TRY(s->backend->ops->download(s->backend, s->gradient, s->buckets.grad, bytes));
     SP_TRY(
-        sp_optim_update(&s->optim, &s->net, &s->buckets, (sp_rates){0.1, 0.9}, NULL));
+        sp_optim_update(&s->optim, &s->net, &s->buckets, (sp_rates){.lr = 0.1, .momentum = 0.9}, NULL));
     SP_TRY(sp_net_forward(&s->net, &s->batch, false, NULL));
     SP_TRY(sp_net_loss(&s->net, &s->batch, &eval, NULL, NULL));
     s->eval_loss = eval.loss_sum;

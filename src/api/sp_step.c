@@ -106,7 +106,7 @@ static sp_status step_run_whole(sp_resources *r, sp_rates rates,
      * steps. With bn_scope = "world" they are equal already. */
     SP_TRY(sp_net_sync_running(&r->net));
     if (result->is_updated)
-        SP_TRY(sp_optim_average(&r->optim, r->net.param, r->net.running));
+        SP_TRY(sp_optim_average(&r->optim, r->net.param, r->net.running, rates.keep));
     return hooks->begin(hooks->arg, SP_STEP_END, NULL);
 }
 

@@ -394,14 +394,14 @@ static sp_status read_optim(sp_h5 *file, const sp_graph *graph, sp_optim *optim)
     return sp_h5_attr_read_int(file, "/", "updates", &optim->t);
 }
 
-/* Reads the averages of train.ema; in a file without them they begin as its weights. */
+/* Reads the averages; in a file without them they begin as its weights. */
 static sp_status read_averages(sp_h5 *file, const sp_graph *graph, const float *param,
                                const float *running, sp_optim *optim)
 {
     int64_t updates = 1;
 
     if (optim->kept[SP_KEPT_EMA] && !sp_h5_has(file, sp_kept[SP_KEPT_EMA].group))
-        sp_log_info("%s has no averaged weights: the average of train.ema begins here",
+        sp_log_info("%s has no averaged weights: the average begins here",
                     sp_h5_path(file));
     else
         SP_TRY(sp_h5_attr_read_int(file, "/", "updates", &updates));
@@ -472,7 +472,7 @@ sp_status sp_checkpoint_groups(sp_h5 *file, sp_weights_use use, const char **par
         return SP_OK;
     return SP_FAIL(SP_EDATA,
                    "%s: no averaged weights (/ema), which run.weights = \"ema\" asks "
-                   "for: train.ema was 0 in its training; take run.weights=plain",
+                   "for: its training had no train.ema; take run.weights=plain",
                    sp_h5_path(file));
 }
 

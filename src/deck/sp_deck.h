@@ -156,6 +156,7 @@ typedef struct sp_config {
         sp_class_weighting class_weights;
         double label_smoothing;
         double ema; /* share that the average keeps in each update; 0: no average */
+        double average_tail; /* share of the training whose weights are averaged */
         sp_scope bn_scope;
         sp_precision precision;
         sp_bf16_sums bf16_sums;

@@ -249,6 +249,10 @@ const sp_key sp_deck_key[] = {
 {"train", "ema", SP_KEY_REAL, AT(train.ema), "0.0", "[0, 1)", NULL, NULL,
  "share of the old average in an exponential average of weights and running "
  "statistics, such as 0.999; 0: no average"},
+{"train", "average_tail", SP_KEY_REAL, AT(train.average_tail), "0.0", "[0, 1)", NULL,
+ NULL,
+ "share of the training, at its end: weights and running statistics of its steps are "
+ "averaged equally, in place of train.ema; 0: no average"},
 {"train", "freeze", SP_KEY_TEXTS, AT(train.freeze), "[]", NULL, NULL, NULL,
  "layers that keep their weights: the beginnings of their names"},
 {"train", "lr_layers", SP_KEY_TEXTS, AT(train.lr_layers), "[]", NULL, NULL, NULL,

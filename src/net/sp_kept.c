@@ -13,7 +13,7 @@ static bool in_adamw(const sp_config *config)
 
 static bool with_average(const sp_config *config)
 {
-    return config->train.ema > 0;
+    return config->train.ema > 0 || config->train.average_tail > 0;
 }
 
 const sp_kept_value sp_kept[SP_N_KEPT] = {

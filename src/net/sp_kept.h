@@ -6,7 +6,7 @@
  * zeros (read_optim in checkpoint/sp_checkpoint.c). Its arithmetic is the update rule's
  * (sp_optim_step).
  *
- * The averages of train.ema are kept values too: they begin as the weights and the
+ * The averages of train.ema and train.average_tail are kept values too: they begin as the weights and the
  * buffers, are complete for frozen layers, and evaluations compute with them in place of
  * both (sp_resources_exchange_average in train/sp_resources.h). They belong to no
  * optimizer: a file without them, or with another optimizer's state, changes nothing
@@ -28,7 +28,7 @@ typedef enum sp_kept_index {
 typedef struct sp_kept_value {
     const char *group;                        /* group in a checkpoint: "/optim/m" */
     bool (*is_kept)(const sp_config *config); /* does a run of this deck keep it? */
-    bool is_average;    /* of train.ema; else the optimizer's state */
+    bool is_average;    /* of the weights; else the optimizer's state */
     bool is_of_buffers; /* laid out as the graph's buffers; else as its parameters */
 } sp_kept_value;
 

@@ -214,6 +214,18 @@ bool sp_optim_cycles_momentum(const sp_config *config)
     return config->train.schedule == SP_ONECYCLE && config->train.cycle_momentum.n > 0;
 }
 
+/* The share that averages keep in a step of `batch` samples after `seen` of `total`. */
+static double average_keep(const sp_config *config, double seen, double total,
+                           double batch)
+{
+    const double into = seen - (1 - config->train.average_tail) * total;
+
+    if (config->train.average_tail == 0)
+        return config->train.ema;
+    /* the place may be rounded to just after the step that begins there */
+    return into < 1e-6 * batch ? 0 : into / (into + batch);
+}
+
 sp_rates sp_optim_rates(const sp_config *config, int64_t samples_seen,
                         int64_t total_samples, int64_t effective)
 {
@@ -222,7 +234,8 @@ sp_rates sp_optim_rates(const sp_config *config, int64_t samples_seen,
     const lr_cycle c = find_cycle(config, total, batch);
     const double start = 1 / config->train.div_factor;
     const double *bound = config->train.cycle_momentum.at;
-    sp_rates rates = {sp_optim_base_lr(config, effective), config->train.momentum};
+    sp_rates rates = {sp_optim_base_lr(config, effective), config->train.momentum,
+                      average_keep(config, seen, total, batch)};
 
     assert(samples_seen >= 0 && effective > 0);
     if (config->train.optimizer == SP_ADAMW)
@@ -325,14 +338,15 @@ static sp_tensor flat_tensor(const float *data, int64_t n)
 }
 
 /* The update rule of SGD with decay 1 and the negative value as gradient:
- * average -= (1 - d) (average - value). */
-static sp_status move_average(const sp_optim *optim, int i, const float *value)
+ * average -= (1 - keep) (average - value). */
+static sp_status move_average(const sp_optim *optim, int i, const float *value,
+                              double keep)
 {
     const sp_optim_args args = {.n = sp_kept_floats(optim->graph, i),
                                 .w = optim->kept[i],
                                 .g = value,
                                 .g_scale = -1,
-                                .lr = 1 - optim->config->train.ema,
+                                .lr = 1 - keep,
                                 .weight_decay = 1,
                                 .t = 1};
 
@@ -354,15 +368,16 @@ sp_status sp_optim_begin_average(sp_optim *optim, const float *param,
     return SP_OK;
 }
 
-sp_status sp_optim_average(sp_optim *optim, const float *param, const float *running)
+sp_status sp_optim_average(sp_optim *optim, const float *param, const float *running,
+                           double keep)
 {
-    if (!optim->is_averaging)
+    if (!optim->is_averaging || keep <= 0)
         SP_TRY(sp_optim_begin_average(optim, param, running));
     else
         for (int i = 0; i < SP_N_KEPT; i++)
             if (sp_kept[i].is_average && optim->kept[i])
-                SP_TRY(
-                    move_average(optim, i, sp_kept[i].is_of_buffers ? running : param));
+                SP_TRY(move_average(optim, i,
+                                    sp_kept[i].is_of_buffers ? running : param, keep));
     optim->is_averaging = true;
     return SP_OK;
 }

@@ -16,7 +16,7 @@ typedef struct sp_optim {
     /* [n_floats] each, backend memory; NULL: the optimizer does not keep it */
     float *kept[SP_N_KEPT];
     int64_t t;         /* updates done */
-    bool is_averaging; /* an update has entered the averages of train.ema */
+    bool is_averaging; /* an update has entered the averages of the weights */
     struct sp_optim_impl *impl;
 } sp_optim;
 
@@ -24,6 +24,7 @@ typedef struct sp_optim {
 typedef struct sp_rates {
     double lr;
     double momentum; /* of sgd; the first beta of adamw */
+    double keep;     /* share that averages of the weights keep; 0: they begin here */
 } sp_rates;
 
 /* Opens an optimizer with kept values of zero. Local. SP_EMEM. */
@@ -52,6 +53,10 @@ double sp_optim_base_lr(const sp_config *config, int64_t effective);
  *             are.
  * The momentum is the deck's, but in onecycle with cycle_momentum = [low, high]. Then
  * it goes from high to low and back to high by the same arcs.
+ *
+ * Averages keep d of train.ema. With train.average_tail = q they are the mean over the
+ * steps that begin in the last q of the samples (Izmailov et al. 2018): a step of b
+ * samples that begins s samples after that place keeps s / (s + b).
  */
 sp_rates sp_optim_rates(const sp_config *config, int64_t samples_seen,
                         int64_t total_samples, int64_t effective);
@@ -80,14 +85,16 @@ sp_status sp_optim_step(sp_optim *optim, float *param, const float *grad,
 sp_status sp_optim_update(sp_optim *optim, sp_net *net, const sp_buckets *buckets,
                           sp_rates rates, double *grad_norm);
 
-/* The averages of train.ema = d, which do nothing without it. sp_optim_begin_average
- * makes them the weights and buffers. sp_optim_average is called after each update: the
- * first one makes them the weights and buffers, each later one average = d average +
- * (1 - d) value (torch.optim.swa_utils.AveragedModel with get_ema_multi_avg_fn(d) and
- * use_buffers = True). param [n_floats], running [n_buffer_floats]: backend memory.
- * Local. */
+/* The averages of train.ema and train.average_tail, which do nothing without them.
+ * sp_optim_begin_average makes them the weights and buffers. sp_optim_average is called
+ * after each update, with `keep` of its rates: the first one makes them the weights and
+ * buffers, each later one average = keep average + (1 - keep) value
+ * (torch.optim.swa_utils.AveragedModel with use_buffers = True: get_ema_multi_avg_fn(d)
+ * for train.ema = d, get_swa_multi_avg_fn() for the steps of train.average_tail). param
+ * [n_floats], running [n_buffer_floats]: backend memory. Local. */
 sp_status sp_optim_begin_average(sp_optim *optim, const float *param,
                                  const float *running);
-sp_status sp_optim_average(sp_optim *optim, const float *param, const float *running);
+sp_status sp_optim_average(sp_optim *optim, const float *param, const float *running,
+                           double keep);
 
 #endif

@@ -126,7 +126,7 @@ static sp_status train_check_stop(void *trainer)
                : SP_OK;
 }
 
-/* Evaluates the averaged weights of train.ema. */
+/* Evaluates the averaged weights. */
 static sp_status evaluate_average(sp_trainer *t)
 {
     sp_status rc;
@@ -159,7 +159,7 @@ static sp_status train_evaluate(sp_trainer *t, bool is_final, bool *is_best)
     const int every = t->session->config->run.report_every;
     const bool is_reported = every > 0 && (is_final || (t->n_evals + 1) % every == 0);
     const bool with_pictures = is_reported || t->session->config->run.pictures;
-    const bool has_average = t->session->config->train.ema > 0;
+    const bool has_average = sp_kept[SP_KEPT_EMA].is_kept(t->session->config);
     double begin = sp_now_s();
 
     *is_best = false;

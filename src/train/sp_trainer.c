@@ -26,7 +26,7 @@ static sp_status trainer_open_evaluation(sp_trainer *t)
     SP_TRY(sp_resources_open_evaluation(r));
     rc = sp_metrics_create(&t->metrics, r->n_classes,
                            sp_evaluate_parts(r, &r->evaluation));
-    if (rc == SP_OK && t->session->config->train.ema > 0)
+    if (rc == SP_OK && sp_kept[SP_KEPT_EMA].is_kept(t->session->config))
         rc = sp_metrics_create(&t->averaged, r->n_classes,
                                sp_evaluate_parts(r, &r->evaluation));
     SP_TRY(sp_comm_agree(t->session->comm, rc));

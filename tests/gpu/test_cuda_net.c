@@ -153,7 +153,7 @@ static void run_both(net_case *c, twin *t)
 
 static void optimize(side *s)
 {
-    OK(sp_optim_update(&s->optim, s->net, s->buckets, (sp_rates){0.1, 0.9}, NULL));
+    OK(sp_optim_update(&s->optim, s->net, s->buckets, (sp_rates){.lr = 0.1, .momentum = 0.9}, NULL));
 }
 
 static void one_step(const char *layers, const char *freeze, bool is_exact, int order)

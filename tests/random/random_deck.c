@@ -371,7 +371,8 @@ static void draw_train(rnd_case *c)
     put_class_weights(c);
     put_choice(c, "train.label_smoothing", "0.0 0.0 0.1");
     put_loss(c);
-    put_choice(c, "train.ema", "0.0 0.0 0.0 0.9");
+    put_choice(c, rnd_pick(c, 3, "train.average") ? "train.ema" : "train.average_tail",
+               "0.0 0.0 0.0 0.9");
     if (c->is_world || rnd_first_way(c) == 'h')
         PUT(c, "bn_scope = \"world\"; ");
     else if (put_choice(c, "train.bn_scope", "\"world\" \"node\" \"rank\"") == 2)

@@ -90,7 +90,7 @@ static void step(side *s, const drawn *d, int number)
 
 static void update(side *s)
 {
-    OK(sp_optim_update(&s->optim, &s->c.net, &s->c.buckets, (sp_rates){0.01, 0.9},
+    OK(sp_optim_update(&s->optim, &s->c.net, &s->c.buckets, (sp_rates){.lr = 0.01, .momentum = 0.9},
                        NULL));
 }
 

@@ -47,10 +47,30 @@ run 2 0 base.deck run.dir=again train.ema=0.8 run.weights=ema
 sums again "$last" >again.sums
 same sums1 again.sums "averages after a restart"
 
+# The tail of a training, by the mean: the same on other ranks and after a restart within it.
+# Before it the average is the weights.
+for n in 1 2; do
+    run $n 0 base.deck run.dir=t$n train.average_tail=0.5 run.weights=ema
+    sums t$n "$last" >tail$n
+    same tail1 tail$n "tails on $n ranks"
+done
+grep -v /ema tail1 | same plain.sums /dev/stdin "the plain weights beside a tail"
+sums t1 6 | sed -n 's/^.ema\/\(.*\)/\1/p' >early
+sums t1 6 | sed -n 's/^.params\/\(.*\)/\1/p' | same early /dev/stdin "the average before the tail"
+grep '^/ema/' tail1 >got
+grep '^/ema/' sums1 | cmp -s got - && fail "the tail is the average of train.ema"
+run 2 0 base.deck run.dir=t3 train.average_tail=0.5 run.weights=ema run.checkpoint_every=8
+rm t3/checkpoints/step-000000012.h5
+run 1 0 base.deck run.dir=t3 train.average_tail=0.5 run.weights=ema run.checkpoint_every=8
+says out 'step-000000008'
+sums t3 "$last" >tail3
+same tail1 tail3 "a tail after a restart within it"
+refused 2 2 'train.average_tail = 0.5 and train.ema = 0.8' base.deck run.dir=both train.average_tail=0.5 train.ema=0.8
+
 # Switched on in a continued run, the average begins as the weights.
 run 1 0 base.deck run.dir=later train.epochs=2
 run 2 0 base.deck run.dir=later train.ema=0.8
-says out 'has no averaged weights: the average of train.ema begins here'
+says out 'has no averaged weights: the average begins here'
 sums later "$last" | grep -v /ema | same plain.sums /dev/stdin "weights with an average from epoch 2 on"
 says later/metrics.jsonl ema_miou
 

@@ -15,7 +15,7 @@ static void train_step(net_case *c, sp_optim *optim)
     sp_buckets_begin(&c->buckets);
     case_step(c, true);
     OK(sp_bucket_wait(&c->buckets, NULL));
-    OK(sp_optim_update(optim, &c->net, &c->buckets, (sp_rates){0.1, 0.9}, NULL));
+    OK(sp_optim_update(optim, &c->net, &c->buckets, (sp_rates){.lr = 0.1, .momentum = 0.9}, NULL));
     OK(sp_net_forward(&c->net, &c->batch, false, NULL));
     OK(sp_net_loss(&c->net, &c->batch, &c->loss, NULL, NULL));
 }

@@ -211,35 +211,36 @@ TEST(rules_take_the_momentum_of_the_step)
                     "train.optimizer=adamw"));
 }
 
-/* The value of torch.optim.swa_utils.AveragedModel(model, multi_avg_fn =
- * get_ema_multi_avg_fn(0.9), use_buffers = True) after 10 calls of update_parameters:
- * the first one copies, each later one is lerp(average, value, 1 - 0.9). A frozen layer's
- * average is the layer. */
-TEST(averages_are_pytorchs)
+/* Ten steps of 10 samples; begin: the first step that enters the average, and share(t)
+ * the share of step t in it. A frozen layer's average is the layer. */
+static void check_average(int n_keys, char *const *keys, int begin,
+                          double (*share)(int t))
 {
     double want[2][200] = {{0}}, most = 0;
     float running[200], *kept[2];
     int64_t n[2];
     rig r;
 
-    rig_open(&r, KEYS("train.ema=0.9", "train.freeze=b"));
+    rig_open(&r, n_keys, keys);
     kept[0] = r.optim.kept[SP_KEPT_EMA];
     kept[1] = r.optim.kept[SP_KEPT_EMA_BUFFERS];
     n[0] = r.graph.n_floats < 200 ? r.graph.n_floats : 200;
     n[1] = r.graph.n_buffer_floats;
     assert_true(n[0] > 100 && n[1] >= 40 && n[1] <= 200);
     for (int t = 0; t < 10; t++) {
+        const sp_rates rates = sp_optim_rates(&r.config, 10 * t, 100, 10);
+
         draw_gradient(&r, t);
         for (int64_t i = 0; i < n[1]; i++)
             running[i] = (float)cos(0.3 * (double)i + t);
         OK(sp_optim_step(&r.optim, r.param, r.grad, squares(&r), 4,
-                         (sp_rates){0.3, 0.9}, NULL));
-        OK(sp_optim_average(&r.optim, r.param, running));
+                         (sp_rates){.lr = 0.3, .momentum = 0.9}, NULL));
+        OK(sp_optim_average(&r.optim, r.param, running, rates.keep));
         for (int k = 0; k < 2; k++)
             for (int64_t i = 0; i < n[k]; i++) {
                 const double value = (double)(k ? running[i] : r.param[i]);
 
-                want[k][i] = t ? want[k][i] + (1 - 0.9) * (value - want[k][i]) : value;
+                want[k][i] += t < begin ? 0 : share(t) * value;
             }
     }
     for (int k = 0; k < 2; k++)
@@ -251,6 +252,33 @@ TEST(averages_are_pytorchs)
             assert_true(kept[0][r.graph.param[p].offset + i] ==
                         r.param[r.graph.param[p].offset + i]);
     rig_close(&r);
+}
+
+static double ema_share(int t)
+{
+    return (t ? 1 - 0.9 : 1) * pow(0.9, 9 - t);
+}
+
+static double equal_share(int t)
+{
+    (void)t;
+    return 1.0 / 4;
+}
+
+static double last_share(int t)
+{
+    return t == 9;
+}
+
+/* torch.optim.swa_utils.AveragedModel(model, use_buffers = True) with
+ * get_ema_multi_avg_fn(0.9) and with get_swa_multi_avg_fn(), which is called in the last
+ * steps only: the first call of update_parameters copies, each later one is
+ * lerp(average, value, 1 - 0.9), or average + (value - average) / (calls + 1). */
+TEST(averages_are_pytorchs)
+{
+    check_average(KEYS("train.ema=0.9", "train.freeze=b"), 0, ema_share);
+    check_average(KEYS("train.average_tail=0.4", "train.freeze=b"), 6, equal_share);
+    check_average(KEYS("train.average_tail=0.04", "train.freeze=b"), 9, last_share);
 }
 
 TEST(norms_may_be_exempt_from_decay)
@@ -268,7 +296,7 @@ TEST(clipping_is_by_the_global_norm)
 
 TEST(nothing_moves_without_labels_or_finite_numbers)
 {
-    const sp_rates rates = {0.1, 0.9};
+    const sp_rates rates = {.lr = 0.1, .momentum = 0.9};
     CLOSED_BY(rig_close) rig r;
     FREED float *before;
     size_t bytes;

@@ -12,7 +12,7 @@
 
 enum { SAMPLES = 4, MOST = 64 };
 
-static const sp_rates rates = {0.1, 0.9};
+static const sp_rates rates = {.lr = 0.1, .momentum = 0.9};
 static const int64_t voxels[SAMPLES] = {40, 30, 20, 50};
 
 /* A training of one rank, and what the hooks were told. */
