@@ -202,29 +202,15 @@ TEST(pools)
         }
 }
 
-typedef struct lineage {
-    sp_level level[FX_LINEAGE];
-    sp_map map[FX_LINEAGE];
-} lineage;
-
-static void interpolation(op_results *r, const void *of)
-{
-    const lineage *l = of;
-
-    op_interpolations(r, l->level, l->map, 4, 5, 1);
-    op_interpolations(r, l->level, l->map, 4, 33, 0);
-}
-
 TEST(interpolations)
 {
     const int rows[] = {90, 0, 30, 600};
     const fx_level fine = fx_voxels(4, rows, 3);
-    lineage l;
+    const fx_lineage l = fx_lineage_of(&fine);
 
-    fx_lineage(&fine, l.level, l.map);
     for (int order = 0; order < cu_orders(); order++) {
-        cu_compare(order, false, interpolation, &l);
-        cu_compare(order, true, interpolation, &l);
+        cu_compare(order, false, op_interpolations, &l);
+        cu_compare(order, true, op_interpolations, &l);
     }
 }
 

@@ -361,26 +361,12 @@ TEST(pools)
     }
 }
 
-typedef struct lineage {
-    sp_level level[FX_LINEAGE];
-    sp_map map[FX_LINEAGE];
-} lineage;
-
-static void interpolation(op_results *r, const void *of)
-{
-    const lineage *l = of;
-
-    op_interpolations(r, l->level, l->map, 4, 5, 1);
-    op_interpolations(r, l->level, l->map, 4, 33, 0);
-}
-
 TEST(interpolations)
 {
     const int rows[] = {90, 0, 30, 1};
     const fx_level fine = fx_voxels(4, rows, 3);
-    lineage l;
+    const fx_lineage l = fx_lineage_of(&fine);
 
-    fx_lineage(&fine, l.level, l.map);
-    compare(SP_FP32, interpolation, &l);
-    compare(SP_BF16, interpolation, &l);
+    compare(SP_FP32, op_interpolations, &l);
+    compare(SP_BF16, op_interpolations, &l);
 }
