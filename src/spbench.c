@@ -47,9 +47,6 @@ static const verb verbs[] = {
 {{"reduce", NULL, "time an all-reduce by size, and the buckets of the deck's "
   "network; on devices also sums as small as a batch norm's, by every way there is"},
  bench_reduce, true, true, true, true},
-{{"model", NULL, "predict the time of a step on many ranks from what is measured "
-  "here"},
- bench_model, true, true, false, false},
 {{"roofline", NULL, "count what each layer of a step moves and multiplies on a GPU, "
   "and predict its time there; needs no GPU"},
  bench_roofline, true, false, false, true},
@@ -123,21 +120,6 @@ static const sp_option option_table[] = {
  SP_OPTION_FLAG, AT(is_beside_training), .only = "eval"},
 {{"--cold", NULL, "io: ask the system to forget the files before each reading"},
  SP_OPTION_FLAG, AT(is_cold), .only = "io"},
-{{"--ranks", "N,...", "model: numbers of ranks (8,64,512,4096)"},
- SP_OPTION_READ, AT(ranks), 1, 1 << 20, .read = spbench_read_list, .only = "model"},
-{{"--per-rank", "N", "model: samples of a rank in a step (2)"},
- SP_OPTION_WHOLE, AT(per_rank), 1, 4096, .only = "model"},
-{{"--latency-us", "X", "model: latency of a message in microseconds (measured on "
-  "the ranks; 2 on one rank)"},
- SP_OPTION_REAL, AT(latency_s), .unit = 1e-6, .only = "model"},
-{{"--bandwidth-gb-s", "X", "model: bandwidth of a rank in GB/s (measured on the "
-  "ranks; 12.5 on one rank)"},
- SP_OPTION_REAL, AT(bandwidth), .unit = 1e9, .only = "model"},
-{{"--read-mb-s", "X", "model: reading rate of a rank in MB/s (measured)"},
- SP_OPTION_REAL, AT(read_rate), .unit = 1e6, .only = "model"},
-{{"--storage-gb-s", "X", "model: reading rate of all ranks together in GB/s "
-  "(without a bound)"},
- SP_OPTION_REAL, AT(storage_rate), .unit = 1e9, .only = "model"},
 {{"--help", NULL, "this text"}, SP_OPTION_FLAG, AT(is_help)},
 };
 /* clang-format on */
@@ -157,7 +139,7 @@ static sp_status spbench_print_help(void)
     if (sp_start_rank() > 0)
         return SP_OK;
     puts("usage: spbench ops | plan | io | voxels [OPTION ...]\n"
-         "       spbench step | eval | model | roofline [OPTION ...] [DECK] "
+         "       spbench step | eval | roofline [OPTION ...] [DECK] "
          "[SECTION.KEY=VALUE ...]\n"
          "       mpirun -np 2 spbench reduce [OPTION ...] [DECK] "
          "[SECTION.KEY=VALUE ...]\n");
@@ -167,7 +149,7 @@ static sp_status spbench_print_help(void)
         "machine that is measured in the same run, between the repeats: the "
         "multiply-add peak of the vector code in use, a stream through memory, "
         "plain pread, or one plain all-reduce. A matrix product of a BLAS is not "
-        "among them, since the program links none.\n\ncommands");
+        "among them, since the program links no BLAS.\n\ncommands");
     sp_names_print(SP_NAMES(verbs), stdout);
     puts("\noptions");
     sp_names_print(SP_NAMES(option_table), stdout);
@@ -229,8 +211,6 @@ static void set_defaults(bench_options *o)
         o->threads = 1;
     if (o->repeats == 0)
         o->repeats = is_quick ? 5 : 9;
-    if (o->per_rank == 0)
-        o->per_rank = 2;
     if (o->voxels.n == 0)
         o->voxels =
             is_quick ? (bench_list){1, {3000}} : (bench_list){2, {10000, 100000}};
@@ -239,8 +219,6 @@ static void set_defaults(bench_options *o)
                                : (bench_list){6, {16, 32, 64, 96, 128, 256}};
     if (o->samples == 0)
         o->samples = 1;
-    if (o->ranks.n == 0)
-        o->ranks = (bench_list){4, {8, 64, 512, 4096}};
 }
 
 /* ---- running ---- */

@@ -224,9 +224,7 @@ static sp_status names_read_value(void *to, const sp_option *option, const char 
     case SP_OPTION_WHOLE:
         return sp_option_whole(option, text, NULL, at);
     case SP_OPTION_REAL:
-        SP_TRY(sp_option_real(option->word.name, text, option->or_0, at));
-        *(double *)at *= option->unit != 0 ? option->unit : 1;
-        return SP_OK;
+        return sp_option_real(option->word.name, text, option->or_0, at);
     case SP_OPTION_WORD:
         return read_word(at, option, text);
     case SP_OPTION_READ:

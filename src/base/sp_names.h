@@ -76,7 +76,6 @@ typedef struct sp_option {
     sp_option_kind kind;
     size_t offset;       /* of the value in the caller's struct */
     int64_t least, most; /* of a whole number; least: the number of the first word */
-    double unit;         /* factor on a real number; 0: no factor */
     bool or_0;
     sp_status (*read)(void *to, const struct sp_option *option, const char *text);
     const char *only; /* the commands that have it, "ops, plan"; NULL: all */

@@ -16,7 +16,7 @@
  *     bench_shapes, bench_voxels
  *                    coordinates to work on, and shards of them
  *     bench_ops, bench_rows, bench_plan, bench_step, bench_eval, bench_layers,
- *     bench_io, bench_reduce, bench_sums, bench_model, bench_roofline
+ *     bench_io, bench_reduce, bench_sums, bench_roofline
  *                    the commands and their parts
  *
  * The ceiling is measured again before each repeat of a job, because the clock of a
@@ -53,7 +53,7 @@ typedef struct bench_options {
     bool is_json, is_quick, is_cold, is_by_layer, is_in_line, is_wgmma, is_help;
     bool is_beside_training; /* eval: the forward pass of a training is timed too */
     int64_t threads, repeats;
-    bench_list voxels, channels, ranks;
+    bench_list voxels, channels;
     /* sp_device_kind and sp_precision; BENCH_NONE: run.device and train.precision of
      * the deck, of commands without a deck the CPU and fp32. */
     int device, precision;
@@ -63,10 +63,6 @@ typedef struct bench_options {
     const char *out;   /* file that `voxels` writes */
     int64_t samples;   /* number of samples in it */
     int64_t sample;    /* number of the sample in --shard */
-    /* Options of `model`; 0: measured, or the default that --help states. */
-    double latency_s, bandwidth, read_rate, storage_rate; /* s; bytes a second */
-    /* Samples of a rank in a step. */
-    int64_t per_rank;
     sp_command command; /* deck, overrides and their config */
 } bench_options;
 
@@ -261,16 +257,13 @@ void bench_voxels_free(bench_voxels *v);
 sp_status bench_shard_make(int64_t n, int n_samples, char *path);
 void bench_shard_remove(void);
 
-/* ---- bench_reduce.c, bench_sums.c ---- */
+/* ---- bench_sums.c ---- */
 /* Times sums over the ranks' devices, of a batch norm's size, and prints them. Opens
  * and closes the deck's device. Collective. SP_EUSAGE on one rank; SP_EDEVICE. */
 sp_status bench_sums(bench *b);
-/* Times an all-reduce of n floats over all ranks; the time is the slowest rank's.
- * Collective. */
-sp_status bench_reduce_time(bench *b, float *data, int64_t n, bench_time *time);
 
 /* ---- the commands ----
- * They print their rows as they measure them. step, eval, reduce and model are
+ * They print their rows as they measure them. step, eval and reduce are
  * collective; the others run on one rank. bench_open precedes them, and
  * bench_device_open all but those with has_own in bench_main.c, which open a device
  * themselves. They return the errors of the timed work, SP_EUSAGE for options that do
@@ -283,7 +276,6 @@ sp_status bench_eval(bench *b);
 sp_status bench_io(bench *b);
 sp_status bench_voxels_write(bench *b);
 sp_status bench_reduce(bench *b);
-sp_status bench_model(bench *b);
 sp_status bench_roofline(bench *b);
 /* ---- bench_rows.c: operations on rows of c channels; called by bench_ops ---- */
 /* Measures each on the voxels v and prints its row. It gives back its memory of the
@@ -313,16 +305,15 @@ typedef struct bench_parts {
     double cpu, process_cpu; /* core time of the training thread; of all threads */
     double plan, read;       /* time of the loader's threads for this step's batches */
     double flops; /* work of the convolutions; in training all three products */
-    double n, pairs, n_samples, cost; /* pairs: of all maps of the plan */
-    double cost_max, cost_sum;        /* over the ranks, see sp_batch */
-    double waited;                    /* time of waits for other ranks */
-    bool is_updated;                  /* the step has changed the weights */
+    double n, pairs, n_samples; /* pairs: of all maps of the plan */
+    double waited;              /* time of waits for other ranks */
+    bool is_updated;            /* the step has changed the weights */
 } bench_parts;
 
 /* ---- bench_work.c ---- */
-/* Adds the work of a batch of the set to parts. */
-void bench_work_add(const sp_resources *r, const sp_dataset *set, const sp_batch *batch,
-                    bool is_training, bench_parts *parts);
+/* Adds the work of a batch to parts. */
+void bench_work_add(const sp_resources *r, const sp_batch *batch, bool is_training,
+                    bench_parts *parts);
 /* Counts the work of n steps on all ranks. Collective, agreed; SP_EDATA if a rank
  * had a step without a voxel. bench_work_free follows in any case. */
 sp_status bench_work_count(sp_session *session, const bench_parts *step, int n,

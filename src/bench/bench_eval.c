@@ -80,7 +80,7 @@ static sp_status time_batch(void *arg, const sp_batch *batch)
     at = sp_now_s();
     SP_TRY(sp_net_loss(&r->net, batch, &out, e->metrics.confusion, prediction));
     e->parts->part[SP_STEP_LOSS] += sp_now_s() - at;
-    bench_work_add(r, &r->val, batch, false, e->parts);
+    bench_work_add(r, batch, false, e->parts);
     return sp_evaluate_check(r, batch, prediction);
 }
 

@@ -72,7 +72,9 @@ static sp_status reduce_time_once(reduce_case *c, sp_status (*once)(reduce_case 
     return sp_comm_allreduce(c->comm, SP_SCOPE_WORLD, s, 1, SP_F64, SP_MAX);
 }
 
-sp_status bench_reduce_time(bench *b, float *data, int64_t n, bench_time *t)
+/* Times an all-reduce of n floats over all ranks; the time is the slowest rank's.
+ * Collective. */
+static sp_status reduce_time(bench *b, float *data, int64_t n, bench_time *t)
 {
     reduce_case c = {.comm = b->comm, .data = data, .n = n};
     double s[BENCH_STEPS];
@@ -92,7 +94,7 @@ static sp_status measure_size(bench *b, float *data, int64_t n)
     bench_job job = {.name = "allreduce", .n = n, .limit = BENCH_BYTES};
     bench_time t;
 
-    SP_TRY(bench_reduce_time(b, data, n, &t));
+    SP_TRY(reduce_time(b, data, n, &t));
     job.bytes = 4.0 * (double)n;
     return bench_print(b, &job, &t, 0);
 }

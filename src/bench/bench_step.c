@@ -60,7 +60,7 @@ static sp_status step_begin_part(void *arg, sp_step_part part, const sp_batch *b
         SP_TRY(r->backend.ops->wait(&r->backend));
     clock->parts->part[clock->part] += sp_now_s() - clock->at;
     if (part == SP_STEP_RECYCLE)
-        bench_work_add(r, &r->train, batch, true, clock->parts);
+        bench_work_add(r, batch, true, clock->parts);
     clock->part = part;
     clock->at = sp_now_s();
     clock->training->batch = batch;

@@ -34,8 +34,8 @@ static double conv_flops(const sp_graph *graph, const sp_batch *batch, bool is_t
     return flops;
 }
 
-void bench_work_add(const sp_resources *r, const sp_dataset *set, const sp_batch *batch,
-                    bool is_training, bench_parts *parts)
+void bench_work_add(const sp_resources *r, const sp_batch *batch, bool is_training,
+                    bench_parts *parts)
 {
     assert(batch->n >= 0 && batch->n_samples >= 0);
     parts->flops += conv_flops(&r->graph, batch, is_training);
@@ -43,10 +43,6 @@ void bench_work_add(const sp_resources *r, const sp_dataset *set, const sp_batch
     parts->n_samples += batch->n_samples;
     for (int i = 0; i < batch->plan.n_maps; i++)
         parts->pairs += (double)batch->plan.map[i].pairs;
-    for (int i = 0; i < batch->n_samples; i++)
-        parts->cost += (double)sp_dataset_cost(set, batch->sample_id[i]);
-    parts->cost_max += (double)batch->cost_max;
-    parts->cost_sum += (double)batch->cost_sum;
 }
 
 static bench_extent work_join(bench_extent a, bench_extent b)

@@ -265,13 +265,6 @@ if taskset -c 0 true 2>/dev/null; then
     row step '"ceiling":null,"ratio":null'
 fi
 
-all_keys=$keys
-keys="name n ms gflops ceiling ratio"
-bench model --quick --json --ranks 8,64 "$SP_SRCDIR/input/dummy.deck"
-check model_balanced model_unbalanced
-bench_on 2 model --quick --ranks 8 --latency-us 5 "$SP_SRCDIR/input/dummy.deck"
-says out '^latency 5.0 us (given), bandwidth [0-9.]* GB/s (measured on these ranks)'
-keys=$all_keys
 # Columns and classes of the network are those of the data, here 5 classes.
 cat >layers.deck <<'END'
 data : { train = ["two*.h5"]; };

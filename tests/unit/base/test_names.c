@@ -95,7 +95,7 @@ typedef struct values {
 static const sp_option table[] = {
     {{"--quick", NULL, ""}, SP_OPTION_FLAG, AT(is_quick)},
     {{"--number", "N", ""}, SP_OPTION_WHOLE, AT(n), 1, 9},
-    {{"--length", "X", ""}, SP_OPTION_REAL, AT(x), .unit = 0.5},
+    {{"--length", "X", ""}, SP_OPTION_REAL, AT(x)},
     {{"--text", "T", ""}, SP_OPTION_TEXT, AT(text)},
     {{"--word", "one|other", ""}, SP_OPTION_WORD, AT(word), 5},
 };
@@ -123,7 +123,7 @@ TEST(options_go_where_their_rows_say)
                                "other c -- --quack -",
                                &v, argv, &n),
                      SP_OK);
-    assert_true(v.is_quick && v.n == 3 && v.x == 1 && v.word == 6);
+    assert_true(v.is_quick && v.n == 3 && v.x == 2 && v.word == 6);
     assert_string_equal(v.text, "-");
     assert_int_equal(n, 5);
     assert_string_equal(argv[3], "c");
