@@ -50,7 +50,7 @@ sp_status sp_resources_check_labels(sp_resources *r)
 
     assert(set->n_shards > 0 && "sp_resources_open_data comes first");
     if (!set->has_labels)
-        return SP_FAIL(SP_EDATA, "%s: /labels: expected for training, found none",
+        return SP_FAIL(SP_EDATA, "%s: /labels is absent, expected for training",
                        set->shard[0].path);
     if (set->n_samples == 0)
         return SP_FAIL(SP_EDATA, "%s: no samples to train on", set->shard[0].path);
@@ -84,7 +84,7 @@ sp_status sp_resources_check_labels(sp_resources *r)
                    "nothing to train on (did --map name the codes of these scans?)",
                    set->shard[0].path, (long long)set->n_samples,
                    r->config->train.class_weights.kind == SP_CW_LIST
-                       ? " of a class whose weight in train.class_weights is above 0"
+                       ? " of a class with a weight above 0 in train.class_weights"
                        : "");
 }
 

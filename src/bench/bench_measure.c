@@ -179,7 +179,7 @@ static sp_status fail_above(const bench_job *job, double rate, double ceiling)
 
     return SP_FAIL(SP_ENUMERIC,
                    "%s%s%s, n=%lld, c=%d,%d: %.4g %s, %.3g times the ceiling of %.4g "
-                   "that was measured with it: a failed measurement, whose row is left "
+                   "that was measured with it: a failed measurement; its row is left "
                    "out; repeat it with less else running",
                    job->name, job->layer ? " of " : "",
                    job->layer ? job->layer->name : "", (long long)job->n, job->c_in,

@@ -382,7 +382,7 @@ static void print_rates(const roofline *r)
         "and wgmma %.0f %% of %.0f products a clock,\n"
         "%.2f instructions of a scheduler in a clock, L2 %.1f TB/s, memory %.1f TB/s, "
         "%.1f us a launch, %.1f us a small kernel,\n"
-        "%.0f clocks that a block alone on its SM does not hide, %.0f instructions of "
+        "%.0f clocks that the only block of an SM does not hide, %.0f instructions of "
         "a warp for a table.\n"
         "Counted: bytes, blocks, k-tiles, products, instructions of main loops, and of "
         "an epilogue for an element:\n"

@@ -206,7 +206,7 @@ sp_status sp_launcher_check(int world_size)
                        "the launcher started %d ranks, but MPI sees a world of one: "
                        "it belongs to another MPI than the program; start with the "
                        "mpiexec of the MPI that configure found (the MPICH of Ubuntu "
-                       "24.04 has none that works: use Open MPI there)",
+                       "24.04 has no launcher that works: use Open MPI there)",
                        started);
     if (started >= 0)
         return SP_OK;

@@ -256,7 +256,7 @@ static void warn_once(const sp_sampler *sampler)
         if (s->step[i].voxels > sampler->voxel_budget) {
             sp_log_warn0(
                 "sample %lld has %lld voxels%s, more than batch.voxel_budget = "
-                "%lld: it runs alone (reported once)",
+                "%lld: it gets a micro-batch of its own (reported once)",
                 (long long)s->step[i].sample, (long long)s->step[i].voxels,
                 s->step[i].partner < 0 ? "" : " with that mixed into it",
                 (long long)sampler->voxel_budget);

@@ -148,7 +148,7 @@ static sp_status differ_part(const sp_dataset *a, const sp_dataset *b, bool is_i
                              const char *part)
 {
     return SP_FAIL(
-        SP_EDATA, "%s has %s, but %s has none: files of one data set must agree",
+        SP_EDATA, "%s has %s, but %s has not: files of one data set must agree",
         (is_in_a ? a : b)->shard->path, part, (is_in_a ? b : a)->shard->path);
 }
 

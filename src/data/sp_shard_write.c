@@ -427,8 +427,8 @@ sp_status sp_shard_path(const char *prefix, int s, int n, char *path, size_t siz
     assert(prefix && 0 <= s && s < n && path);
     if (!*sp_file_name(prefix))
         return SP_FAIL(SP_EUSAGE,
-                       "--out %s: expected PREFIX, with which the names of the "
-                       "shards begin, such as %strain",
+                       "--out %s: expected PREFIX, the beginning of the "
+                       "shards' names, such as %strain",
                        prefix, prefix);
     if (snprintf(path, size, "%s-%05d-of-%05d.h5", prefix, s, n) >= (int)size)
         return SP_FAIL(SP_EUSAGE, "%s: the name is too long", prefix);

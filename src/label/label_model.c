@@ -484,8 +484,8 @@ static void warn_of_unit(const sp_scan *scan, const char *unit)
         return;
     is_told = true;
     sp_log_warn(
-        "%s: its coordinates are in %s, but the model does not say in which unit "
-        "its samples were",
+        "%s: its coordinates are in %s, but the model does not state the unit "
+        "of its samples",
         sp_scan_path(scan), unit);
 }
 

@@ -36,7 +36,7 @@ static sp_status refuse(const sp_dataset *set)
         i++;
     return SP_FAIL(
         SP_EDATA,
-        "%s:/context_voxel: expected for eval.merge, found none: convert the "
+        "%s:/context_voxel is absent, expected for eval.merge: convert the "
         "scans by spvox convert with --points, --block and --overlap, or "
         "leave eval.merge out",
         set->shard[i].path);
@@ -170,7 +170,7 @@ static sp_status check_range(const sp_scans *scans, const sp_sample *s, int64_t 
         return SP_OK;
     return SP_FAIL(SP_EDATA,
                    "%s:/context_block: sample %lld: block %lld has points of block "
-                   "%lld, expected none: /block_number says that they are in blocks "
+                   "%lld: /block_number says that they are in blocks "
                    "%lld to %lld",
                    shard->path, (long long)(s->id - shard->first_sample),
                    (long long)number, (long long)theirs->number,

@@ -70,7 +70,7 @@ static void add_progress(const sp_page *page, const sp_story *s)
                     last->at[SP_STEP_AT_STEP], last->at[SP_STEP_AT_EPOCH],
                     last->at[SP_STEP_AT_LOSS]);
     else
-        sp_html_raw(page->html, "<dt>last step</dt><dd>none was logged</dd>");
+        sp_html_raw(page->html, "<dt>last step</dt><dd>not logged</dd>");
     sp_html_add(page->html, "<dt>time</dt><dd>%e", total_time(s));
     if (s->n_ends > 0 && s->n_ends < s->n_starts) /* one that was killed has no end */
         sp_html_add(page->html, " in %d of %d starts", s->n_ends, s->n_starts);

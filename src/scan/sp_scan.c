@@ -296,7 +296,7 @@ static sp_status convert_z(sp_scan *scan)
         return SP_OK;
     if (to < 0)
         return SP_FAIL(SP_EUSAGE,
-                       "%s: x and y are in %s, to which no height is converted; leave "
+                       "%s: x and y are in %s, and no height is converted to it; leave "
                        "--z-unit out",
                        scan->path, scan->unit);
     factor = unit_metres[from] / unit_metres[to];
@@ -316,7 +316,7 @@ sp_status sp_scan_check_units(const sp_scan *scan, bool with_degrees)
     if (is_degree && !with_degrees)
         return SP_FAIL(SP_EDATA,
                        "%s: its records say that x and y are in degree, expected a "
-                       "length, in which voxels are measured: project the scan first, "
+                       "length, as voxels have: project the scan first, "
                        "or take it as it is by --degrees",
                        scan->path);
     if (unit && !is_degree && find_unit(unit) < 0)

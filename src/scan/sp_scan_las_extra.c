@@ -63,8 +63,8 @@ static sp_status place_again(const sp_scan *scan, int i, const sp_scan_added *ad
 
     if (f->at < sp_las_bytes[sp_las_of(scan)->header.format])
         return SP_FAIL(SP_EDATA,
-                       "%s: %s is a field of every such file, in which nothing else "
-                       "can be written",
+                       "%s: %s is a field of every such file; nothing else can be "
+                       "written into it",
                        scan->path, f->name);
     if (added->is_code && f->kind != 'f' && largest(f->kind, f->size) < UINT8_MAX)
         return SP_FAIL(SP_EDATA,

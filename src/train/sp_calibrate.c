@@ -414,7 +414,7 @@ static sp_status calibrate(sp_infer *infer)
     sp_status rc = p ? SP_OK : SP_FAIL(SP_EMEM, "no memory for a calibration");
 
     if (rc == SP_OK && !r->val.has_labels)
-        rc = SP_FAIL(SP_EDATA, "%s: /labels: expected for calibration, found none",
+        rc = SP_FAIL(SP_EDATA, "%s: /labels is absent, expected for calibration",
                      r->val.shard[0].path);
     rc = sp_comm_agree(r->comm, rc);
     if (rc != SP_OK)

@@ -19,8 +19,8 @@ static sp_status eval_evaluate(sp_infer *infer, sp_metrics *metrics, sp_metrics 
 
     if (!r->val.has_labels)
         return SP_FAIL(SP_EDATA,
-                       "%s: /labels: expected for evaluation, found none "
-                       "(sptrain predict needs none)",
+                       "%s: /labels is absent, expected for evaluation "
+                       "(sptrain predict works without)",
                        r->val.shard[0].path);
     SP_TRY(sp_comm_agree(r->comm,
                          sp_metrics_create(metrics, r->n_classes,

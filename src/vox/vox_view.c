@@ -306,7 +306,7 @@ static sp_status view_load(const arguments *a, vox_view_points *points)
 
     SP_TRY(vox_view_is_h5(q->path, &is_h5));
     if (!is_h5 && q->prediction)
-        return SP_FAIL(SP_EUSAGE, "%s: predictions belong to a shard; a scan has none",
+        return SP_FAIL(SP_EUSAGE, "%s: predictions belong to a shard, not to a scan",
                        q->path);
     if (is_h5 && misfit)
         return SP_FAIL(SP_EUSAGE,

@@ -60,7 +60,7 @@ spvox convert --voxel-size 0.75 --out whole a.txt
 for n in 1 2; do # check refuses what a training would
     run $n 3 check base.deck run.dir=c run.eval_every=1 eval.merge=true \
         data.train=whole-00000-of-00001.h5 data.val=whole-00000-of-00001.h5
-    one_diagnosis 'whole-00000-of-00001.h5:/context_voxel: expected for eval.merge, found none'
+    one_diagnosis 'whole-00000-of-00001.h5:/context_voxel is absent, expected for eval.merge'
 done
 damage row 'd-1.h5:/context_point: sample 0: point 3 of the margin is row 60000 of block'
 damage voxel 'd-1.h5:/context_voxel: sample 0 (a.txt\[.*\]): point 3: 4000000000, expected'

@@ -95,9 +95,9 @@ says out 'views 4: 0, 0 x, 0 y, 0 xy '
 # Data that do not tell their blocks, and one that tells them in part.
 for n in 1 2; do
     run $n 3 eval base.deck run.dir=x $model data.val=whole-00000-of-00001.h5
-    one_diagnosis 'whole-00000-of-00001.h5:/context_voxel: expected for eval.merge, found none'
+    one_diagnosis 'whole-00000-of-00001.h5:/context_voxel is absent, expected for eval.merge'
     run $n 3 base.deck run.dir=y$n data.val=p.h5 data.train=p.h5
-    one_diagnosis 'p.h5:/context_voxel: expected for eval.merge, found none'
+    one_diagnosis 'p.h5:/context_voxel is absent, expected for eval.merge'
     test ! -e y$n/metrics.jsonl || test -z "$(evals y$n)" || fail "trained before refusing"
 done
 cp s-00000-of-00003.h5 again.h5

@@ -46,7 +46,7 @@ says err 'run.devices'
 
 # A budget splits a step, drops nothing, and says once which sample is over it.
 run 2 0 base.deck run.dir=budget batch.voxel_budget=600 run.eval_every=0 run.log_every=1
-test "$(grep -c 'runs alone' err)" = 1 || fail "$(grep -c 'runs alone' err) warnings about the budget"
+test "$(grep -c 'a micro-batch of its own' err)" = 1 || fail "$(grep -c 'a micro-batch of its own' err) warnings about the budget"
 steps budget | cut -d ' ' -f 1,2 >a
 run 1 0 base.deck run.dir=whole run.eval_every=0 run.log_every=1
 steps whole | cut -d ' ' -f 1,2 >b
@@ -152,7 +152,7 @@ misfit() {
 cp base.deck misfit.deck
 misfit 'command line: data.features: u.h5 has no column "nope"' data.features='nope'
 misfit 'command line: train.class_weights has 2 numbers' train.class_weights='[1,2.5]'
-misfit 'has a label of a class whose weight in train.class_weights is above 0' train.class_weights='[0,0,0,0]'
+misfit 'has a label of a class with a weight above 0 in train.class_weights' train.class_weights='[0,0,0,0]'
 misfit 'command line: u.h5: voxel_size' data.voxel_size=0.07
 sed -i 's/^data : {/data : { features = ["nope"];/' misfit.deck
 misfit 'misfit.deck:1: data.features: u.h5 has no column "nope"'

@@ -26,16 +26,11 @@ count() {
         # at most so many per 1,000 words: the rates of the anchors
         limit[1] = 0.65; limit[2] = 1.5; limit[3] = 0.2; limit[4] = 0.1; limit[5] = 0.1
         limit[6] = 0.1
-        if (part == "messages") { # "expected labels, found none", "it runs alone"
-            limit[2] = 1.8
-            limit[4] = 1.5
-            limit[6] = 0.2
-        }
-        if (part == "manuals") limit[4] = 0.25 # the word of keys
     }
     function take(text,   i, rest, at, w) {
-        if (part != "messages") gsub(/"[^"]*"/, " ", text)
-        gsub(/[^A-Za-z\047]+/, " ", text)
+        gsub(/"[^"]*"/, " ", text) # words of decks
+        gsub(/[-=]+none/, " ", text)
+        gsub(/[^A-Za-z_\047]+/, " ", text)
         text = " " tolower(text) " "
         words += split(text, w, " ")
         for (i = 1; i <= n; i++) {
@@ -48,14 +43,15 @@ count() {
             }
         }
     }
-    # The texts in code. Those of fewer words are names.
+    # The texts in code. Those of fewer words are names, and words between bars a list.
     function messages(line,   text) {
         while (match(line, /"([^"\\]|\\.)*"/)) {
             text = substr(line, RSTART + 1, RLENGTH - 2)
             line = substr(line, RSTART + RLENGTH)
+            gsub(/\\"/, "\"", text)
             gsub(/%[-+0-9.*lz]*[a-z]|\\./, " ", text)
             first = FNR
-            if (text ~ /[A-Za-z]+[^A-Za-z]+[A-Za-z]+[^A-Za-z]+[A-Za-z]+[^A-Za-z]+[A-Za-z]/)
+            if (text !~ /\|.*\|/ && text ~ /[A-Za-z]+[^A-Za-z]+[A-Za-z]+[^A-Za-z]+[A-Za-z]+[^A-Za-z]+[A-Za-z]/)
                 take(text)
         }
     }
@@ -68,6 +64,7 @@ count() {
         open = 1
         next
     }
+    FILENAME ~ /sp_page_style.c$/ { next } # CSS
     part == "messages" && $0 !~ /^ *(\/?\*|#include)/ { messages($0); next }
     part == "messages" { next }
     {

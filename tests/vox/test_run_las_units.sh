@@ -105,7 +105,7 @@ run 1 0 label m height.las --out any --any-format run.threads=1
 run 1 0 label z height.las --out kept run.threads=1
 refused 1 3 'degree.las: .*has not seen degrees' label u degree.las --out o run.threads=1
 run 1 0 label u foot.las --out said run.threads=1
-says err 'foot.las: its coordinates are in US survey foot, but the model does not say'
+says err 'foot.las: its coordinates are in US survey foot, but the model does not state'
 "$SPTRAIN" check z >out && says out 'with --z-unit us-foot'
 
 # ---- a field that is there already ----

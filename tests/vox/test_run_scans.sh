@@ -117,7 +117,7 @@ for command in "convert a.txt" "scene --samples 1 --extent 8 --seed 1"; do
     for out in folder/ new/; do
         # shellcheck disable=SC2086
         run 2 2 $command --out "$out"
-        says err "error: --out $out: expected PREFIX, with which the names of the shards begin"
+        says err "error: --out $out: expected PREFIX, the beginning of the shards' names"
     done
 done
 rmdir folder || fail "shards without a name"

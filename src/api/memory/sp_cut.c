@@ -338,7 +338,8 @@ void sp_cut_print(const sp_cut *cut, int64_t device_bytes)
     if (sp_cut_fixed(cut) + b->largest[0] + b->largest[SP_REST] > cut->memory)
         sp_log_warn0(
             "memory: the largest sample needs about %.1f MiB by itself: such a sample "
-            "runs alone, and the run ends if the device has no memory for it",
+            "gets a micro-batch of its own, and the run ends if the device has no "
+            "memory for it",
             mib(sp_cut_fixed(cut) + b->largest[0] + b->largest[SP_REST]));
 }
 

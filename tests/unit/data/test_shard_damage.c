@@ -272,7 +272,7 @@ TEST(files_of_a_set_agree)
     write_example("agree-b.h5", &label, "sptrain-voxels");
     refused("agree-?.h5", "ignore_label 254", "255");
     write_example("agree-b.h5", &bare, "sptrain-voxels");
-    refused("agree-?.h5", "agree-a.h5 has /labels", "agree-b.h5 has none");
+    refused("agree-?.h5", "agree-a.h5 has /labels", "agree-b.h5 has not");
 }
 
 /* A tool that rewrites files may lose what the others of the set have. */

@@ -266,7 +266,7 @@ TEST(a_block_out_of_range_is_refused)
     build(&w, false);
     w.block[1].first = w.block[1].last = 1;
     refused(&w, "a.h5:/context_block: sample 0: block 0 has points of "
-                "block 1, expected none");
+                "block 1: /block_number says");
 }
 
 TEST(a_block_is_there_once)
