@@ -97,9 +97,9 @@ typedef struct sp_model_info {
 
 /* Opens a packed model, or with the full library a checkpoint or a run folder too (its
  * best.h5, else its newest checkpoint). options NULL: zeros. *model is NULL after a
- * failure. SP_EUSAGE (2): an option, or a folder without a checkpoint; SP_EDATA (3): the file is missing, damaged, of
- * another kind, or names no columns; SP_EIO (4), SP_EMEM (5). Cost: reads the whole
- * file. */
+ * failure. SP_EUSAGE (2): an option, or a folder without a checkpoint; SP_EDATA (3): the
+ * file is missing, damaged, of another kind, or names no columns; SP_EIO (4), SP_EMEM
+ * (5). Cost: reads the whole file. */
 int sp_model_open(sp_model **model, const char *path, const sp_model_options *options);
 /* Fills info; its names live as long as the model. SP_EUSAGE: a pointer is NULL. */
 int sp_model_describe(const sp_model *model, sp_model_info *info);
@@ -335,9 +335,11 @@ int sp_training_is_done(const sp_training *training);
  * and the others may wait for it, so the caller ends the ranks then. After the first
  * steps nothing is allocated. SP_EUSAGE if the training is done. */
 int sp_training_step(sp_training *training, sp_step_info *info);
-/* Evaluates the weights on all samples of `validation`, each once. Collective; agreed as
- * far as numbers that are not finite are concerned (SP_ENUMERIC). SP_EUSAGE without
- * validation data. */
+/* Evaluates the weights on all samples of `validation`, each once and as stored: views,
+ * merged blocks, further models and averaged weights (eval.views, eval.merge,
+ * eval.members, train.ema, train.average_tail) are evaluated by `sptrain eval` on a saved
+ * checkpoint. Collective; agreed as far as numbers that are not finite are concerned
+ * (SP_ENUMERIC). SP_EUSAGE without validation data. */
 int sp_training_evaluate(sp_training *training, sp_scores *scores);
 /* Writes a checkpoint, which `sptrain` and sp_training_load continue and sp_model_open
  * reads; a reader finds the old file or the new one. Collective. SP_EIO, SP_EMEM. */

@@ -121,7 +121,7 @@ static sp_status training_evaluate_all(sp_training *t)
         rc = sp_loader_next(loader, &batch, NULL);
         if (rc == SP_OK && !batch)
             return SP_OK;
-        if (rc == SP_OK && batch->view == 0)
+        if (rc == SP_OK)
             rc = training_evaluate_batch(t, batch);
         if (rc == SP_EMEM)
             rc = sp_cut_explain(&r->cut, &r->cut.eval, batch->sample_id,

@@ -117,6 +117,17 @@ static sp_status alloc_results(sp_training *t)
     return sp_arena_create(&t->scratch, 0, "predictions");
 }
 
+/* sp_training_evaluate counts samples as stored. No views are planned, and no points of
+ * blocks are asked for, which arrays do not have. */
+static void plain_evaluation(sp_config *config)
+{
+    if (config->eval.merge || config->eval.views > 1 || config->eval.members.n > 0)
+        sp_log_warn0("eval.merge, eval.views, eval.members: no effect in the library, "
+                     "whose evaluations count samples as stored");
+    config->eval.merge = false;
+    config->eval.views = 1;
+}
+
 static sp_status training_open_evaluation(sp_training *t)
 {
     if (!t->validation)
@@ -170,6 +181,7 @@ int sp_training_create(sp_training **training, const sp_training_options *option
         rc = training_check_loss(t);
     rc = sp_comm_agree(options->comm, rc);
     if (rc == SP_OK) {
+        plain_evaluation(&t->config);
         sp_resources_begin(&t->resources, &t->config, options->comm);
         t->state.seed = t->config.train.seed;
         rc = open_training(t);

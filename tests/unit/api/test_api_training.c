@@ -308,6 +308,31 @@ TEST(hooks_and_metrics_tell_of_the_training)
     close_objects(&o);
 }
 
+/* Arrays have no blocks, and no view but the stored one counts. */
+TEST(an_evaluation_counts_samples_as_stored)
+{
+    objects o;
+    sp_scores scores;
+    double loss[2];
+
+    for (int i = 0; i < 2; i++) {
+        open_objects(&o);
+        o.options.validation = o.options.train;
+        if (i == 1) {
+            OK(sp_deck_override(o.deck, "eval.views=3"));
+            OK(sp_deck_override(o.deck, "eval.merge=true"));
+        }
+        OK(sp_training_create(&o.training, &o.options));
+        assert_int_equal(strncmp(o.line, "eval.merge, eval.views", 22) == 0, i);
+        OK(sp_training_evaluate(o.training, &scores));
+        assert_int_equal(scores.n_voxels, sp_data_n_voxels(o.options.train));
+        assert_int_equal(o.done, TRAIN);
+        loss[i] = scores.loss;
+        close_objects(&o);
+    }
+    assert_true(loss[0] == loss[1]);
+}
+
 TEST(a_checkpoint_continues_to_the_same_bits)
 {
     objects whole, part;
