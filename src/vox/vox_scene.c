@@ -22,16 +22,12 @@ typedef struct arguments {
 static const sp_option option_table[] = {
 {{"--out", "PREFIX", "writes PREFIX-00000-of-0000N.h5 ..."}, SP_OPTION_TEXT, AT(out)},
 {{"--samples", "N", "number of scenes"}, SP_OPTION_WHOLE, AT(samples), 1, INT32_MAX},
-{{"--kind", "landscape|room", "an airborne scan of a landscape, or a scan of a room "
-  "(landscape)"},
- SP_OPTION_WORD, AT(scene.kind), SP_SCENE_LANDSCAPE},
-{{"--extent", "M", "edge of a landscape in metre, 4 to 1000, or longer wall of a room, "
-  "4 to 16"},
+{{"--extent", "M", "edge of a scene in metre, 4 to 1000"},
  SP_OPTION_REAL, AT(scene.extent)},
 {{"--seed", "S", "whole number >= 0"}, SP_OPTION_WHOLE, AT(seed), 0, INT64_MAX},
 {{"--shards", "N", "number of files (1); each is written by one rank"},
  SP_OPTION_WHOLE, AT(shards), 1, 99999},
-{{"--voxel-size", "M", "edge of a voxel in metre (0.5, in rooms 0.05)"},
+{{"--voxel-size", "M", "edge of a voxel in metre (0.5)"},
  SP_OPTION_REAL, AT(scene.voxel_size)},
 {{"--points", NULL, "store the point map, point labels and point index"},
  SP_OPTION_FLAG, AT(scene.with_points)},
@@ -46,9 +42,8 @@ static void scene_print_help(void)
         stdout, 0,
         "Makes labelled airborne-like scenes: terrain, buildings with roofs, trees, "
         "vehicles and power lines, seen by a scanner with occlusion, noise and "
-        "intensity; or rooms with furniture, seen by a hand-held scanner. Sample i "
-        "depends on kind, seed, extent and voxel size only, whatever the number of "
-        "samples, shards or ranks.\n");
+        "intensity. Sample i depends on seed, extent and voxel size only, whatever the "
+        "number of samples, shards or ranks.\n");
     sp_names_print(SP_NAMES(option_table), stdout);
 }
 
@@ -70,7 +65,7 @@ static sp_status read_arguments(int argc, char **argv, arguments *a)
                                               : "seed");
     a->scene.seed = (uint64_t)a->seed;
     if (a->scene.voxel_size == 0)
-        a->scene.voxel_size = a->scene.kind == SP_SCENE_ROOM ? 0.05 : 0.5;
+        a->scene.voxel_size = 0.5;
     return SP_OK;
 }
 

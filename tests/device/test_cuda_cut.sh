@@ -6,7 +6,7 @@
 # train.recompute, the message says so, and it does.
 . "$SP_SRCDIR/tests/device/devices.sh"
 on_emulator sptrain_hostcuda
-scene s 1 14
+scene s 1 14 4
 for i in 1 2 3 4 5 6; do cp s-00000-of-00001.h5 t$i.h5; done
 # Much memory, little work: each activation takes some MiB for the six samples.
 {
@@ -71,7 +71,7 @@ says err 'a device has 50.0 MiB free for a rank, of 87.0: others use it.* run.me
 says pressed/deck.resolved 'memory_mb = 48'
 
 # A sample needs more than all of the memory, which suffices for the self-test.
-scene big 1 28
+scene big 1 28 4
 cp big-00000-of-00001.h5 t7.h5
 mv big-00000-of-00001.h5 t8.h5
 for ranks in 1 2; do
@@ -80,7 +80,7 @@ for ranks in 1 2; do
     one_diagnosis 'sample [0-9] of t[0-9].h5 ([0-9]* voxels) needs about [0-9.]* MiB by itself, expected at most the 21.0 MiB of a rank: arena .*: out of memory'
     says small$ranks/status.json '"exit_code":5'
 done
-scene huge 1 48
+scene huge 1 48 4
 mv huge-00000-of-00001.h5 t9.h5
 HC_MEMORY=46 run 1 5 train d.deck data.train=t9.h5 batch.size=1 run.eval_every=0 run.dir=huge
 one_diagnosis 'sample 0 of t9.h5 ([0-9]* voxels) needs about [0-9.]* MiB by itself, expected at most the 40.0 MiB of a rank, or set train.recompute = true: it then needs about 3[0-9.]* MiB: arena .*: out of memory'

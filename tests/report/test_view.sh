@@ -77,13 +77,18 @@ view 2 $s
 says err '-o PICTURE.png is missing'
 
 # A room is looked into: its ceiling is hidden, or what is above a height.
-spvox scene --kind room --out room --samples 1 --extent 5 --seed 3 --voxel-size 0.1
+awk 'BEGIN { print "x y z intensity label"
+    for (x = -2.5; x < 2.5; x += 0.1) {
+        for (y = -2; y < 2; y += 0.1) { print x, y, -1.5, x, 0; print x, y, 1, y, 2 }
+        for (z = -1.5; z < 1; z += 0.1) print x, 2, z, z, 1
+    } }' >room.txt
+spvox convert --out room --voxel-size 0.1 --map 0=floor,1=wall,2=ceiling room.txt
 room=room-00000-of-00001.h5
 view 0 $room -o room.png
 view 0 $room --below 100 -o whole.png
 cmp -s room.png whole.png || fail "nothing is above 100 m"
 view 0 $room --by feature -o closed.png
-view 0 $room --by feature --below 2.2 -o open.png
+view 0 $room --by feature --below 0.7 -o open.png
 differ closed.png open.png "the height hides nothing"
 view 0 $room --from sensor -o none.png || fail "sensor"
 

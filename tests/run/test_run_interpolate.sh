@@ -15,7 +15,7 @@ run 1 0 base.deck run.dir=again train.recompute=true
 yields want "recomputation" sums again $last
 
 # eval takes the checkpoint's network; a continued run may not change it.
-run 2 0 eval base.deck run.dir=nearest
+run 2 0 eval base.deck run.dir=nearest run.checkpoint=nearest/checkpoints/step-00000000$last.h5
 evaluations nearest >got
 last evals nearest >expected
 same expected got "the network of a checkpoint"

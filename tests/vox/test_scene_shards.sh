@@ -32,18 +32,13 @@ mv out one.txt
 run 3 0 info --samples one-*.h5
 same one.txt out "info on 3 ranks"
 
-# A room, with classes of its own.
-spvox scene --kind room --samples 2 --extent 5 --seed 7 --out room
-spvox info --samples room-*.h5
-names floor wall ceiling table chair cabinet room-7-000001
-
 # Exit codes.
 while IFS=';' read -r want text arguments; do
     # shellcheck disable=SC2086
     alone "$want" "$SPTRAIN" $arguments
     says err "$text"
 done <<END
-2;expected 4 to 16;scene --kind room --samples 1 --extent 17 --seed 7 --out hall
+2;expected 4 to 1000;scene --samples 1 --extent 1001 --seed 7 --out hall
 2;;scene --kind street --samples 1 --extent 9 --seed 7 --out y
 2;at least one sample a shard;$scene --out y --shards 6
 2;--extent is missing;scene --out y --samples 2 --seed 1

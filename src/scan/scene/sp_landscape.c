@@ -6,9 +6,40 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CELL   8.0  /* metre */
 #define MARGIN 10.0 /* metre around the scene; objects are placed there too */
+#define SPAN   60.0 /* metre between two poles */
 #define TURN   6.283185307179586477
+enum { MOST_CELLS = 1600 }; /* along an edge of the scene; its cells are 25 cm or more */
+
+/* ---- raster ---- */
+
+static int cell_index(const sp_landscape *w, double x)
+{
+    const int i = (int)((x + w->margin) / w->edge);
+
+    return i < 0 ? 0 : i >= w->n ? w->n - 1 : i;
+}
+
+const sp_cell *sp_landscape_at(const sp_landscape *w, double x, double y)
+{
+    return &w->cell[(int64_t)cell_index(w, y) * w->n + cell_index(w, x)];
+}
+
+/* Changes a cell whose centre is dx, dy from the place of `what`. */
+typedef void stamp(const sp_landscape *w, sp_cell *cell, double dx, double dy,
+                   const void *what);
+
+/* Calls `change` for the cells of the square of half edge `reach` around (x, y). */
+static void change_cells(sp_landscape *w, double x, double y, double reach,
+                         stamp *change, const void *what)
+{
+    for (int j = cell_index(w, y - reach); j <= cell_index(w, y + reach); j++)
+        for (int i = cell_index(w, x - reach); i <= cell_index(w, x + reach); i++) {
+            sp_cell *cell = &w->cell[(int64_t)j * w->n + i];
+
+            change(w, cell, cell->x - x, cell->y - y, what);
+        }
+}
 
 /* ---- terrain ---- */
 
@@ -27,134 +58,102 @@ static void make_terrain(sp_landscape *w, sp_rng *rng)
     }
 }
 
-double sp_landscape_height(const sp_landscape *w, double x, double y, double normal[3])
+static void make_road(sp_landscape *w, sp_rng *rng)
 {
-    double z = w->slope[0] * x + w->slope[1] * y;
-    double gx = w->slope[0], gy = w->slope[1], angle, length;
+    double heading = sp_rng_uniform(rng, 0, TURN);
+    double x = sp_rng_uniform(rng, 0.2, 0.8) * w->extent;
+    double y = sp_rng_uniform(rng, 0.2, 0.8) * w->extent;
+
+    w->road[0] = cos(heading);
+    w->road[1] = sin(heading);
+    w->road[2] = w->road[0] * x + w->road[1] * y;
+    w->road[3] = sp_rng_uniform(rng, 2.5, 3.5);
+}
+
+/* Distance from the road's edge; negative on the road. */
+static double road_distance(const sp_landscape *w, double x, double y)
+{
+    return fabs(w->road[0] * x + w->road[1] * y - w->road[2]) - w->road[3];
+}
+
+static double terrain_height(const sp_landscape *w, double x, double y, float slope[2])
+{
+    double z = w->slope[0] * x + w->slope[1] * y, g[2] = {w->slope[0], w->slope[1]};
 
     for (int i = 0; i < 6; i++) {
-        angle = w->wave[i][0] * x + w->wave[i][1] * y + w->wave[i][2];
-        z += w->wave[i][3] * sin(angle);
-        gx += w->wave[i][3] * w->wave[i][0] * cos(angle);
-        gy += w->wave[i][3] * w->wave[i][1] * cos(angle);
+        const double *wave = w->wave[i], angle = wave[0] * x + wave[1] * y + wave[2];
+
+        z += wave[3] * sin(angle);
+        for (int a = 0; a < 2; a++)
+            g[a] += wave[3] * wave[a] * cos(angle);
     }
-    if (normal) {
-        length = sqrt(gx * gx + gy * gy + 1);
-        normal[0] = -gx / length;
-        normal[1] = -gy / length;
-        normal[2] = 1 / length;
-    }
+    for (int a = 0; a < 2; a++)
+        slope[a] = (float)g[a];
     return z;
 }
 
-double sp_landscape_ground(const sp_landscape *w, double x, double y)
+static void stamp_ground(const sp_landscape *w, sp_cell *cell, double dx, double dy,
+                         const void *what)
 {
-    if (fabs(w->road[0] * x + w->road[1] * y - w->road[2]) < w->road[3])
-        return 0.16;
-    return sin(0.37 * x + w->wave[0][2]) * sin(0.29 * y + w->wave[1][2]) > 0.55 ? 0.3
-                                                                                : 0.45;
+    const double soil = sin(0.37 * cell->x + w->wave[0][2]) *
+                        sin(0.29 * cell->y + w->wave[1][2]);
+
+    (void)dx, (void)dy, (void)what;
+    cell->z = (float)terrain_height(w, cell->x, cell->y, cell->slope);
+    cell->label = SP_GROUND;
+    cell->reflectance = road_distance(w, cell->x, cell->y) < 0 ? 0.16f
+                        : soil > 0.55                           ? 0.3f
+                                                                : 0.45f;
+    cell->crown = cell->span = -1;
 }
 
-/* ---- objects ---- */
-
-static sp_object *add_object(sp_landscape *w, sp_shape shape, int label,
-                             double reflectance)
+static sp_status make_raster(sp_landscape *w)
 {
-    sp_object *o;
-
-    if (!sp_list_grow(&w->object, w->n_objects, sizeof *w->object)) {
-        SP_FAIL(SP_EMEM, "scene: no memory for %d objects", w->n_objects + 1);
-        return NULL;
+    w->edge = fmax(0.25, w->extent / MOST_CELLS);
+    w->n = (int)ceil((w->extent + 2 * w->margin) / w->edge);
+    SP_TRY(SP_NEW(&w->cell, (size_t)w->n * (size_t)w->n, "the cells of a scene"));
+    for (int64_t i = 0; i < (int64_t)w->n * w->n; i++) {
+        w->cell[i].x = ((double)(i % w->n) + 0.5) * w->edge - w->margin;
+        w->cell[i].y = ((double)(i / w->n) + 0.5) * w->edge - w->margin;
     }
-    o = &w->object[w->n_objects++];
-    memset(o, 0, sizeof *o);
-    o->shape = shape;
-    o->label = label;
-    o->reflectance = reflectance;
-    return o;
+    change_cells(w, 0, 0, 2 * w->extent + w->margin, stamp_ground, NULL);
+    return SP_OK;
 }
 
-static void add_plane(sp_object *o, double nx, double ny, double nz, const double at[3])
-{
-    double length = sqrt(nx * nx + ny * ny + nz * nz), *p = o->plane[o->n_planes++];
-
-    p[0] = nx / length;
-    p[1] = ny / length;
-    p[2] = nz / length;
-    p[3] = p[0] * at[0] + p[1] * at[1] + p[2] * at[2];
-}
+/* ---- solids ---- */
 
 /* A house: foot {x, y, z}, half sizes along and across `heading`, height of the eaves,
- * and of the ridge above the eaves (0: flat). A vehicle's body and cabin are houses
- * too. */
+ * and of the ridge above the eaves (0: flat). A vehicle's body and cabin and a pole are
+ * houses too. */
 typedef struct house {
-    double foot[3], heading, half[2], eaves, ridge;
+    double foot[3], heading, half[2], eaves, ridge, reflectance;
+    int label;
 } house;
 
-static sp_status add_house(sp_landscape *w, int label, double reflectance,
-                           const house *h)
+static void stamp_house(const sp_landscape *w, sp_cell *cell, double dx, double dy,
+                        const void *what)
 {
-    sp_object *o = add_object(w, SP_SOLID, label, reflectance);
-    double c = cos(h->heading), s = sin(h->heading), at[3], reach;
+    const house *h = what;
+    const double c = cos(h->heading), s = sin(h->heading);
+    const double along = c * dx + s * dy, across = c * dy - s * dx;
+    const double fall = h->ridge / h->half[1];
+    const float z = (float)(h->foot[2] + h->eaves + h->ridge - fall * fabs(across));
 
-    if (!o)
-        return SP_EMEM;
-    for (int side = -1; side <= 1; side += 2) {
-        at[0] = h->foot[0] + side * c * h->half[0];
-        at[1] = h->foot[1] + side * s * h->half[0];
-        at[2] = h->foot[2];
-        add_plane(o, side * c, side * s, 0, at);
-        at[0] = h->foot[0] - side * s * h->half[1];
-        at[1] = h->foot[1] + side * c * h->half[1];
-        at[2] = h->foot[2] + h->eaves;
-        add_plane(o, -side * s, side * c, 0, at);
-        if (h->ridge > 0)
-            add_plane(o, -side * s * h->ridge, side * c * h->ridge, h->half[1], at);
-    }
-    at[2] = h->foot[2] + h->eaves;
-    if (h->ridge <= 0)
-        add_plane(o, 0, 0, 1, at);
-    reach = hypot(h->half[0], h->half[1]);
-    for (int a = 0; a < 2; a++) {
-        o->lo[a] = h->foot[a] - reach;
-        o->hi[a] = h->foot[a] + reach;
-    }
-    o->lo[2] = h->foot[2];
-    o->hi[2] = h->foot[2] + h->eaves + h->ridge;
-    return SP_OK;
+    (void)w;
+    if (fabs(along) > h->half[0] || fabs(across) > h->half[1] || z <= cell->z)
+        return;
+    cell->z = z;
+    cell->slope[0] = (float)(across < 0 ? -s * fall : s * fall);
+    cell->slope[1] = (float)(across < 0 ? c * fall : -c * fall);
+    cell->label = h->label;
+    cell->reflectance = (float)h->reflectance;
 }
 
-static sp_status add_crown(sp_landscape *w, const double centre[3], double radius,
-                           double half_height, double free_path, double reflectance)
+static void add_house(sp_landscape *w, const house *h)
 {
-    sp_object *o = add_object(w, SP_CROWN, SP_VEGETATION, reflectance);
-
-    if (!o)
-        return SP_EMEM;
-    o->free_path = free_path;
-    for (int a = 0; a < 3; a++) {
-        o->lo[a] = centre[a] - (a < 2 ? radius : half_height);
-        o->hi[a] = centre[a] + (a < 2 ? radius : half_height);
-    }
-    return SP_OK;
+    change_cells(w, h->foot[0], h->foot[1], hypot(h->half[0], h->half[1]), stamp_house,
+                 h);
 }
-
-static sp_status add_line(sp_landscape *w, const double from[3], const double to[3])
-{
-    sp_object *o = add_object(w, SP_LINE, SP_WIRE, 0.3);
-
-    if (!o)
-        return SP_EMEM;
-    memcpy(o->from, from, sizeof o->from);
-    memcpy(o->to, to, sizeof o->to);
-    for (int a = 0; a < 3; a++) {
-        o->lo[a] = fmin(from[a], to[a]) - 0.5;
-        o->hi[a] = fmax(from[a], to[a]) + 0.5;
-    }
-    return SP_OK;
-}
-
-/* ---- layout ---- */
 
 /* Finds a place for a footprint of this radius that meets neither road nor building, at
  * most `beyond` outside the scene. Returns false after 20 attempts. */
@@ -166,17 +165,16 @@ static bool landscape_find_place(const sp_landscape *w, sp_rng *rng, double beyo
 
         for (int i = 0; i < 2; i++)
             at[i] = sp_rng_uniform(rng, -beyond, w->extent + beyond);
-        is_free = fabs(w->road[0] * at[0] + w->road[1] * at[1] - w->road[2]) >
-                  w->road[3] + radius;
-        for (int i = 0; i < w->n_objects && is_free; i++) {
-            const sp_object *o = &w->object[i];
-            double dx = fmax(fmax(o->lo[0] - at[0], at[0] - o->hi[0]), 0);
-            double dy = fmax(fmax(o->lo[1] - at[1], at[1] - o->hi[1]), 0);
+        is_free = road_distance(w, at[0], at[1]) > radius;
+        for (int i = 0; i <= 16 && is_free; i++) { /* the middle and two circles */
+            double r = i == 16 ? 0 : i % 2 ? 0.8 * radius : 0.4 * radius;
 
-            is_free = o->shape != SP_SOLID || hypot(dx, dy) > 0.8 * radius;
+            is_free = sp_landscape_at(w, at[0] + r * cos(i * TURN / 16),
+                                      at[1] + r * sin(i * TURN / 16))
+                          ->label == SP_GROUND;
         }
         if (is_free) {
-            at[2] = sp_landscape_height(w, at[0], at[1], NULL);
+            at[2] = sp_landscape_at(w, at[0], at[1])->z;
             return true;
         }
     }
@@ -193,14 +191,13 @@ static int landscape_count_of(const sp_landscape *w, sp_rng *rng,
                  sp_rng_unit(rng));
 }
 
-static sp_status add_buildings(sp_landscape *w, sp_rng *rng)
+static void add_buildings(sp_landscape *w, sp_rng *rng)
 {
     int n = 1 + landscape_count_of(w, rng, 0.0016);
     double street = atan2(w->road[1], w->road[0]);
 
     for (int i = 0; i < n; i++) {
-        house h;
-        double roof = sp_rng_uniform(rng, 0.12, 0.5);
+        house h = {.label = SP_BUILDING, .reflectance = sp_rng_uniform(rng, 0.12, 0.5)};
 
         h.half[0] = sp_rng_uniform(rng, 3.5, 8);
         h.half[1] = sp_rng_uniform(rng, 2.8, 4.8);
@@ -208,37 +205,40 @@ static sp_status add_buildings(sp_landscape *w, sp_rng *rng)
         if (!landscape_find_place(w, rng, i == 0 ? -3 : w->margin,
                                   0.75 * hypot(h.half[0], h.half[1]), h.foot))
             continue;
-        h.foot[2] -= 1.5; /* sinks into sloping ground */
         h.heading = street + (sp_rng_unit(rng) < 0.5 ? 0 : TURN / 4) +
                     sp_rng_uniform(rng, -0.1, 0.1);
-        h.eaves = 1.5 + sp_rng_uniform(rng, 2.6, 7.5);
+        h.eaves = sp_rng_uniform(rng, 2.6, 7.5);
         h.ridge = sp_rng_unit(rng) < 0.65 ? sp_rng_uniform(rng, 1.5, 4) : 0;
-        SP_TRY(add_house(w, SP_BUILDING, roof, &h));
+        add_house(w, &h);
     }
-    return SP_OK;
 }
 
-static sp_status add_vehicle(sp_landscape *w, sp_rng *rng, const double at[3],
-                             double heading)
+static void add_vehicle(sp_landscape *w, sp_rng *rng, const double at[3],
+                        double heading)
 {
-    double paint = sp_rng_uniform(rng, 0.08, 0.7);
-    house h = {{at[0], at[1], at[2] + 0.25}, heading, {2.1, 0.9}, 0.65, 0};
+    house h = {.foot = {at[0], at[1], at[2] + 0.25},
+               .heading = heading,
+               .half = {2.1, 0.9},
+               .eaves = 0.65,
+               .label = SP_VEHICLE};
 
+    h.reflectance = sp_rng_uniform(rng, 0.08, 0.7);
     h.half[0] = sp_rng_uniform(rng, 1.8, 2.6);
-    SP_TRY(add_house(w, SP_VEHICLE, paint, &h));
+    add_house(w, &h);
     h.half[0] *= 0.6;
     h.half[1] = 0.8;
     h.eaves = sp_rng_uniform(rng, 1.15, 2);
-    return add_house(w, SP_VEHICLE, paint, &h);
+    add_house(w, &h);
 }
 
 /* Adds cars on the road's two lanes, and parked ones anywhere off the road. */
-static sp_status add_vehicles(sp_landscape *w, sp_rng *rng)
+static void add_vehicles(sp_landscape *w, sp_rng *rng)
 {
     int n = landscape_count_of(w, rng, 0.004);
 
     for (int i = 0; i < n; i++) {
         double at[3], along, lane, heading = atan2(w->road[0], -w->road[1]);
+        float unused[2];
 
         if (i % 3 == 2) {
             if (!landscape_find_place(w, rng, w->margin, 2.8, at))
@@ -251,173 +251,134 @@ static sp_status add_vehicles(sp_landscape *w, sp_rng *rng)
             lane -= (w->road[0] + w->road[1]) * w->extent / 2;
             at[0] = w->extent / 2 + w->road[0] * lane - w->road[1] * along;
             at[1] = w->extent / 2 + w->road[1] * lane + w->road[0] * along;
-            at[2] = sp_landscape_height(w, at[0], at[1], NULL);
+            at[2] = terrain_height(w, at[0], at[1], unused);
         }
-        SP_TRY(add_vehicle(w, rng, at, heading));
+        add_vehicle(w, rng, at, heading);
     }
-    return SP_OK;
+}
+
+/* ---- plants and power lines ---- */
+
+static void stamp_crown(const sp_landscape *w, sp_cell *cell, double dx, double dy,
+                        const void *what)
+{
+    (void)what;
+    if (hypot(dx, dy) <= w->crown[w->n_crowns - 1].radius + w->edge)
+        cell->crown = w->n_crowns - 1;
 }
 
 static sp_status add_plants(sp_landscape *w, sp_rng *rng)
 {
     int n = landscape_count_of(w, rng, 0.009);
 
+    SP_TRY(SP_NEW(&w->crown, n, "the trees of a scene"));
     for (int i = 0; i < n; i++) {
+        sp_crown *c = &w->crown[w->n_crowns];
         bool is_bush = sp_rng_unit(rng) < 0.4;
-        double radius =
-            is_bush ? sp_rng_uniform(rng, 0.5, 1.2) : sp_rng_uniform(rng, 1.2, 3.2);
-        double half = radius * sp_rng_uniform(rng, 0.8, is_bush ? 1.1 : 1.8);
-        double trunk = is_bush ? -0.3 * half : sp_rng_uniform(rng, 0.8, 2.5);
-        double leaves = sp_rng_uniform(rng, 0.35, 0.6), at[3];
+        double trunk;
 
-        if (!landscape_find_place(w, rng, w->margin, 0.6 * radius, at))
+        c->radius =
+            is_bush ? sp_rng_uniform(rng, 0.5, 1.2) : sp_rng_uniform(rng, 1.2, 3.2);
+        c->half_height = c->radius * sp_rng_uniform(rng, 0.8, is_bush ? 1.1 : 1.8);
+        c->reflectance = sp_rng_uniform(rng, 0.35, 0.6);
+        c->free_path = is_bush ? 0.35 : sp_rng_uniform(rng, 0.7, 2);
+        trunk = is_bush ? -0.3 * c->half_height : sp_rng_uniform(rng, 0.8, 2.5);
+        if (!landscape_find_place(w, rng, w->margin, 0.6 * c->radius, c->at))
             continue;
-        at[2] += trunk + half;
-        SP_TRY(add_crown(w, at, radius, half,
-                         is_bush ? 0.35 : sp_rng_uniform(rng, 0.7, 2), leaves));
+        c->at[2] += trunk + c->half_height;
+        w->top = fmax(w->top, c->at[2] + c->half_height);
+        w->n_crowns++;
+        change_cells(w, c->at[0], c->at[1], c->radius, stamp_crown, NULL);
     }
     return SP_OK;
 }
 
-/* Adds three wires over one span of 60 m, as parabolas of eight chords, and the pole at
- * the span's beginning. */
-static sp_status add_span(sp_landscape *w, const double from[2], double heading,
-                          double height)
+#define WIRES_APART 1.3 /* metre */
+
+static void stamp_span(const sp_landscape *w, sp_cell *cell, double dx, double dy,
+                       const void *what)
 {
-    enum { CHORDS = 8 };
-    const double length = 60, sag = 1.6, d[2] = {cos(heading), sin(heading)};
-    house pole = {{from[0], from[1], 0}, heading, {0.2, 0.2}, height + 0.3, 0};
-    double end[2] = {from[0] + length * d[0], from[1] + length * d[1]}, z[2];
+    const sp_span *span = what;
+    const double c = cos(span->heading), s = sin(span->heading);
+    const double along = c * dx + s * dy, across = c * dy - s * dx;
 
-    z[0] = sp_landscape_height(w, from[0], from[1], NULL) + height;
-    z[1] = sp_landscape_height(w, end[0], end[1], NULL) + height;
-    pole.foot[2] = z[0] - height;
-    SP_TRY(add_house(w, -1, 0.35, &pole));
-    for (int wire = -1; wire <= 1; wire++)
-        for (int i = 0; i < CHORDS; i++) {
-            double p[2][3];
+    if (along >= -w->edge && along < SPAN + w->edge &&
+        fabs(across) < WIRES_APART + 2 * w->edge)
+        cell->span = w->n_spans - 1;
+}
 
-            for (int e = 0; e < 2; e++) {
-                double t = (double)(i + e) / CHORDS;
+double sp_span_distance(const sp_span *span, const double p[3])
+{
+    const double c = cos(span->heading), s = sin(span->heading), sag = 1.6;
+    const double dx = p[0] - span->from[0], dy = p[1] - span->from[1];
+    const double across = c * dy - s * dx, t = (c * dx + s * dy) / SPAN;
+    const double wire = fmin(fmax(round(across / WIRES_APART), -1), 1) * WIRES_APART;
+    const double z = span->z[0] + t * (span->z[1] - span->z[0]) - 4 * sag * t * (1 - t);
 
-                p[e][0] = from[0] + t * length * d[0] - wire * 1.3 * d[1];
-                p[e][1] = from[1] + t * length * d[1] + wire * 1.3 * d[0];
-                p[e][2] = z[0] + t * (z[1] - z[0]) - 4 * sag * t * (1 - t);
-            }
-            SP_TRY(add_line(w, p[0], p[1]));
-        }
-    return SP_OK;
+    return t < 0 || t >= 1 ? INFINITY : hypot(across - wire, p[2] - z);
+}
+
+/* Adds a span and the pole at its beginning. */
+static void add_span(sp_landscape *w, double x, double y, double heading, double height)
+{
+    sp_span *span = &w->span[w->n_spans++];
+    const double end[2] = {x + SPAN * cos(heading), y + SPAN * sin(heading)};
+    float unused[2];
+    house pole = {.foot = {x, y, terrain_height(w, x, y, unused)},
+                  .heading = heading,
+                  .half = {0.2, 0.2},
+                  .eaves = height + 0.3,
+                  .reflectance = 0.35,
+                  .label = -1};
+
+    *span = (sp_span){.from = {x, y}, .heading = heading};
+    span->z[0] = pole.foot[2] + height;
+    span->z[1] = terrain_height(w, end[0], end[1], unused) + height;
+    w->top = fmax(w->top, fmax(span->z[0], span->z[1]) + 0.3);
+    add_house(w, &pole);
+    change_cells(w, x, y, SPAN + WIRES_APART, stamp_span, span);
 }
 
 static sp_status add_power_lines(sp_landscape *w, sp_rng *rng)
 {
-    int n = (int)((w->extent + w->margin) / 120 + 0.8 + 0.4 * sp_rng_unit(rng));
+    const int n = (int)((w->extent + w->margin) / 120 + 0.8 + 0.4 * sp_rng_unit(rng));
+    const double reach = 0.75 * w->extent + SPAN;
+    const int spans = (int)ceil(2 * reach / SPAN);
 
+    SP_TRY(SP_NEW(&w->span, (size_t)n * (size_t)spans, "the wires of a scene"));
     for (int i = 0; i < n; i++) {
-        double heading = sp_rng_uniform(rng, 0, TURN), reach = 0.75 * w->extent + 60;
-        double height = sp_rng_uniform(rng, 9, 14), shift = sp_rng_uniform(rng, 0, 60);
-        double middle[2], from[2];
+        double heading = sp_rng_uniform(rng, 0, TURN), height = sp_rng_uniform(rng, 9, 14);
+        double shift = sp_rng_uniform(rng, 0, SPAN) - reach;
+        double x = sp_rng_uniform(rng, 0.2, 0.8) * w->extent + shift * cos(heading);
+        double y = sp_rng_uniform(rng, 0.2, 0.8) * w->extent + shift * sin(heading);
 
-        middle[0] = sp_rng_uniform(rng, 0.2, 0.8) * w->extent;
-        middle[1] = sp_rng_uniform(rng, 0.2, 0.8) * w->extent;
-        for (int span = 0; span * 60 < 2 * reach; span++) {
-            from[0] = middle[0] + (span * 60 + shift - reach) * cos(heading);
-            from[1] = middle[1] + (span * 60 + shift - reach) * sin(heading);
-            SP_TRY(add_span(w, from, heading, height));
-        }
+        for (int k = 0; k < spans; k++)
+            add_span(w, x + k * SPAN * cos(heading), y + k * SPAN * sin(heading),
+                     heading, height);
     }
     return SP_OK;
-}
-
-/* ---- raster ---- */
-
-int sp_landscape_cell(const sp_landscape *w, double x)
-{
-    int cell = (int)floor((x + w->margin) / CELL);
-
-    return cell < 0 ? 0 : cell >= w->n_cells ? w->n_cells - 1 : cell;
-}
-
-/* Counts the objects of every cell (fill false), or lists them (fill true). */
-static void visit_cells(sp_landscape *w, bool fill)
-{
-    for (int i = 0; i < w->n_objects; i++) {
-        const sp_object *o = &w->object[i];
-
-        for (int y = sp_landscape_cell(w, o->lo[1]);
-             y <= sp_landscape_cell(w, o->hi[1]); y++)
-            for (int x = sp_landscape_cell(w, o->lo[0]);
-                 x <= sp_landscape_cell(w, o->hi[0]); x++) {
-                int *at = &w->cell_start[y * w->n_cells + x + (fill ? 0 : 1)];
-
-                if (fill)
-                    w->cell_object[*at] = i;
-                ++*at;
-            }
-    }
-}
-
-static sp_status make_raster(sp_landscape *w)
-{
-    size_t cells;
-
-    w->n_cells = (int)ceil((w->extent + 2 * w->margin) / CELL);
-    cells = (size_t)w->n_cells * (size_t)w->n_cells;
-    SP_TRY(SP_NEW(&w->cell_start, cells, "the cells of a scene"));
-    visit_cells(w, false);
-    for (int i = 0; i < (int)cells; i++)
-        w->cell_start[i + 1] += w->cell_start[i];
-    w->cell_object =
-        malloc(((size_t)w->cell_start[cells] + 1) * sizeof *w->cell_object);
-    if (!w->cell_object)
-        return SP_FAIL(SP_EMEM, "scene: no memory for %d objects", w->n_objects);
-    visit_cells(w, true); /* moves every start to its end, which is the next start */
-    memmove(w->cell_start + 1, w->cell_start, cells * sizeof *w->cell_start);
-    w->cell_start[0] = 0;
-    return SP_OK;
-}
-
-static void make_road(sp_landscape *w, sp_rng *rng)
-{
-    double heading = sp_rng_uniform(rng, 0, TURN);
-    double x = sp_rng_uniform(rng, 0.2, 0.8) * w->extent;
-    double y = sp_rng_uniform(rng, 0.2, 0.8) * w->extent;
-
-    w->road[0] = cos(heading);
-    w->road[1] = sin(heading);
-    w->road[2] = w->road[0] * x + w->road[1] * y;
-    w->road[3] = sp_rng_uniform(rng, 2.5, 3.5);
 }
 
 sp_status sp_landscape_create(sp_landscape *w, double extent, sp_rng *rng)
 {
     assert(w && rng && extent > 0);
-    memset(w, 0, sizeof *w);
-    w->extent = extent;
-    w->margin = MARGIN;
+    *w = (sp_landscape){.extent = extent, .margin = MARGIN, .top = -INFINITY};
     make_terrain(w, rng);
     make_road(w, rng);
-    SP_TRY(add_buildings(w, rng)); /* placed first: other objects keep clear of them */
+    SP_TRY(make_raster(w));
+    add_buildings(w, rng); /* placed first: other objects keep clear of them */
     SP_TRY(add_power_lines(w, rng));
-    SP_TRY(add_vehicles(w, rng));
+    add_vehicles(w, rng);
     SP_TRY(add_plants(w, rng));
-    w->bottom = 1e9;
-    w->top = -1e9;
-    for (int i = 0; i < 4; i++) { /* the sum of the six waves stays within 3.2 m */
-        double z = sp_landscape_height(w, i & 1 ? extent : 0, i & 2 ? extent : 0, NULL);
-
-        w->bottom = fmin(w->bottom, z - 8);
-        w->top = fmax(w->top, z + 8);
-    }
-    for (int i = 0; i < w->n_objects; i++)
-        w->top = fmax(w->top, w->object[i].hi[2]);
-    return make_raster(w);
+    for (int64_t i = 0; i < (int64_t)w->n * w->n; i++)
+        w->top = fmax(w->top, (double)w->cell[i].z + w->edge);
+    return SP_OK;
 }
 
 void sp_landscape_destroy(sp_landscape *w)
 {
-    free(w->object);
-    free(w->cell_start);
-    free(w->cell_object);
+    free(w->cell);
+    free(w->crown);
+    free(w->span);
     memset(w, 0, sizeof *w);
 }

@@ -1,14 +1,14 @@
-/* A synthetic landscape of shapes that a ray can be tested against: terrain, buildings,
- * trees, vehicles, power lines.
- * Local; a pure function of its random generator.
+/* A synthetic landscape as a raster: terrain with a road, buildings, vehicles and poles,
+ * and above them the crowns of trees and the spans of power lines. Local; a pure
+ * function of its random generator.
  *
- * z is up, in metre. The scene is the square 0 .. extent; objects also stand within a
- * margin around it. Objects are listed by the cells of a square raster that their
- * bounds touch, so that a steep ray is tested only against the few near its foot. */
+ *     cell    z, slope, label, reflectance    the highest opaque surface, a plane
+ *             crown, span                     what else may be above the cell
+ *
+ * z is up, in metre. The scene is the square 0 .. extent; objects are also placed
+ * within a margin around it, since they hide parts of the scene. */
 #ifndef SP_LANDSCAPE_H
 #define SP_LANDSCAPE_H
-
-#include <stdbool.h>
 
 #include "base/sp_error.h"
 #include "base/sp_rng.h"
@@ -22,48 +22,45 @@ enum {
     SP_LANDSCAPE_CLASSES
 };
 
-typedef enum sp_shape {
-    SP_SOLID, /* convex and opaque: the points inside all of its planes */
-    SP_CROWN, /* ellipsoid of leaves: returns on the way through it */
-    SP_LINE   /* piece of a wire: a return where the beam touches it */
-} sp_shape;
+typedef struct sp_cell {
+    double x, y; /* centre */
+    float z, slope[2], reflectance;
+    int label;       /* SP_GROUND, ..., or -1: not labelled (poles) */
+    int crown, span; /* -1: nothing */
+} sp_cell;
 
-typedef struct sp_object {
-    sp_shape shape;
-    int label;           /* SP_GROUND, ..., or -1: not labelled (poles) */
-    double reflectance;  /* 0 .. 1 */
-    double lo[3], hi[3]; /* bounds */
-    int n_planes;
-    /* solid: points with n . p <= d are inside; {n, d}, n of length 1 */
-    double plane[8][4];
-    double free_path;      /* crown: mean way between returns */
-    double from[3], to[3]; /* ends of a line */
-} sp_object;
+/* An ellipsoid of leaves. */
+typedef struct sp_crown {
+    double at[3], radius, half_height;
+    double free_path; /* mean way of a beam between returns */
+    double reflectance;
+} sp_crown;
 
-/* The landscape: terrain, a road, and the objects with their raster. */
+/* Three wires side by side between two poles, each a parabola. */
+typedef struct sp_span {
+    double from[2], heading, z[2]; /* z: at both ends */
+} sp_span;
+
 typedef struct sp_landscape {
     double extent, margin; /* edge of the scene; margin with objects around it */
-    /* terrain: a plane and waves {kx, ky, phase, amplitude} */
-    double slope[2], wave[6][4];
+    double slope[2], wave[6][4]; /* terrain: a plane and waves {kx, ky, phase, z} */
     /* {n_x, n_y, d, half width}: the points with |n . p - d| < half width */
     double road[4];
-    double top, bottom; /* heights that bound terrain and objects */
-    int n_objects;
-    sp_object *object;
-    int n_cells;      /* raster cells along each axis */
-    int *cell_start;  /* [n_cells^2 + 1] first entry of each cell in cell_object */
-    int *cell_object; /* numbers of the objects, by cell */
+    double top;   /* height that nothing exceeds */
+    double edge;  /* of a cell */
+    int n;        /* cells along each axis */
+    sp_cell *cell; /* [n][n] */
+    int n_crowns, n_spans;
+    sp_crown *crown;
+    sp_span *span;
 } sp_landscape;
 
 /* Creates the landscape; destroy it after failure too. SP_EMEM. */
 sp_status sp_landscape_create(sp_landscape *landscape, double extent, sp_rng *rng);
 void sp_landscape_destroy(sp_landscape *landscape);
-/* Height of the terrain, and its upward normal if normal is not NULL. */
-double sp_landscape_height(const sp_landscape *landscape, double x, double y,
-                           double normal[3]);
-/* Reflectance of the ground: road, grass or soil. */
-double sp_landscape_ground(const sp_landscape *landscape, double x, double y);
-/* Cell index along one axis, clamped to the raster. */
-int sp_landscape_cell(const sp_landscape *landscape, double x);
+/* Returns the cell at (x, y); outside of the raster the nearest one. */
+const sp_cell *sp_landscape_at(const sp_landscape *landscape, double x, double y);
+/* Returns the distance of a point from the nearest wire of the span. */
+double sp_span_distance(const sp_span *span, const double p[3]);
 
 #endif

@@ -9,28 +9,29 @@
 
 #define SPACING  0.32  /* metre between pulses and between lines on the ground */
 #define ALTITUDE 450.0 /* metre, the least; wide scenes are flown higher */
+/* Metre that a ray goes on between two looks at the raster. */
+#define STEP 0.15
 /* Metre from the beam's axis within which a wire returns an echo. */
 #define FOOTPRINT   0.16
+#define LEAF_GAP    0.7   /* metre between two returns of leaves, at least */
 #define RANGE_NOISE 0.015 /* metre, standard deviation */
 /* Share of pulses with an unlabelled return out of thin air. */
 #define STRAY 0.0006
 
-enum { MAX_RETURNS = 5, MAX_ECHOES = 24 };
+enum { MAX_RETURNS = 5 };
 
-/* One surface that a ray meets. */
+/* A part of the pulse that comes back: distance along the ray, share of the energy that
+ * a white surface would return, and what returned it. */
 typedef struct echo {
-    /* t: distance along the ray; cosine: of the angle of incidence */
-    double t, cosine, reflectance;
+    double t, brightness;
     int label;
-    bool is_last; /* opaque: the ray ends here */
 } echo;
 
-/* A pulse on its way: partial echoes in any order, and the surface that ends it. */
+/* A pulse on its way. */
 typedef struct ray {
     double from[3], dir[3]; /* dir has length 1 and points downwards */
     int n;
-    echo echo[MAX_ECHOES];
-    echo wall; /* the nearest opaque surface */
+    echo echo[MAX_RETURNS]; /* in the order of t; the surface that ends the ray is last */
 } ray;
 
 typedef struct scanner {
@@ -38,9 +39,6 @@ typedef struct scanner {
     sp_lidar *scan;
     sp_rng *rng;
     double altitude;
-    /* [n_objects] number of the last ray that was tested against the object */
-    int *seen;
-    int number; /* number of the present ray */
 } scanner;
 
 static void at_ray(const ray *r, double t, double p[3])
@@ -49,7 +47,9 @@ static void at_ray(const ray *r, double t, double p[3])
         p[a] = r->from[a] + t * r->dir[a];
 }
 
-double sp_lidar_noise(sp_rng *rng)
+/* A random number of mean 0, standard deviation 1 and magnitude below 3: a sum of three
+ * uniform ones. */
+static double lidar_noise(sp_rng *rng)
 {
     double sum = sp_rng_unit(rng);
 
@@ -59,147 +59,85 @@ double sp_lidar_noise(sp_rng *rng)
     return 2 * sum - 3;
 }
 
-/* ---- intersections of a ray ---- */
+/* ---- the way of a ray ---- */
 
-static void add_echo(ray *r, echo e)
+/* The depth of a point below the highest opaque surface of its cell. */
+static double depth_of(const sp_cell *cell, const double p[3])
 {
-    if (r->n < MAX_ECHOES)
-        r->echo[r->n++] = e;
+    return cell->z + cell->slope[0] * (p[0] - cell->x) +
+           cell->slope[1] * (p[1] - cell->y) - p[2];
 }
 
-static void meet_ground(ray *r, const sp_landscape *w)
+/* The cosine of the angle of incidence: a point that is deep below the surface lies on
+ * the wall of its cell. */
+static double cosine_of(const sp_cell *cell, const double p[3], const double dir[3])
 {
-    double t = (w->top - r->from[2]) / r->dir[2], p[3], normal[3], above;
+    const double x = cell->slope[0], y = cell->slope[1];
 
-    /* This converges: slopes times the ray's tangent are far below 1. */
-    for (int i = 0; i < 12; i++) {
-        at_ray(r, t, p);
-        above = p[2] - sp_landscape_height(w, p[0], p[1], normal);
-        t += above / -r->dir[2];
-        if (fabs(above) < 1e-4)
-            break;
+    if (depth_of(cell, p) > STEP)
+        return hypot(dir[0], dir[1]);
+    return (x * dir[0] + y * dir[1] - dir[2]) / sqrt(x * x + y * y + 1);
+}
+
+static bool is_in_crown(const sp_crown *c, const double p[3])
+{
+    const double x = (p[0] - c->at[0]) / c->radius, y = (p[1] - c->at[1]) / c->radius;
+    const double z = (p[2] - c->at[2]) / c->half_height;
+
+    return x * x + y * y + z * z < 1;
+}
+
+static void add_echo(ray *r, double t, double brightness, int label)
+{
+    if (r->n < MAX_RETURNS)
+        r->echo[r->n++] = (echo){t, brightness, label};
+}
+
+/* The surface between t - STEP and t ends the ray, whatever returned before. */
+static void end_ray(ray *r, const sp_landscape *w, double t)
+{
+    double above = t - STEP, p[3];
+    const sp_cell *cell;
+
+    for (int i = 0; i < 6; i++) {
+        const double middle = (above + t) / 2;
+
+        at_ray(r, middle, p);
+        *(depth_of(sp_landscape_at(w, p[0], p[1]), p) >= 0 ? &t : &above) = middle;
     }
     at_ray(r, t, p);
-    r->wall = (echo){.t = t,
-                     .cosine = -(normal[0] * r->dir[0] + normal[1] * r->dir[1] +
-                                 normal[2] * r->dir[2]),
-                     .reflectance = sp_landscape_ground(w, p[0], p[1]),
-                     .label = SP_GROUND,
-                     .is_last = true};
+    cell = sp_landscape_at(w, p[0], p[1]);
+    add_echo(r, t, cell->reflectance * cosine_of(cell, p, r->dir), cell->label);
 }
 
-static void meet_solid(ray *r, const sp_object *o)
-{
-    double enter = 0, leave = 1e30, cosine = 0, along, t;
-
-    for (int i = 0; i < o->n_planes; i++) {
-        const double *p = o->plane[i];
-
-        along = p[0] * r->dir[0] + p[1] * r->dir[1] + p[2] * r->dir[2];
-        t = p[3] - (p[0] * r->from[0] + p[1] * r->from[1] + p[2] * r->from[2]);
-        if (fabs(along) < 1e-12) {
-            if (t < 0)
-                return;
-            continue;
-        }
-        t /= along;
-        if (along < 0 && t > enter) {
-            enter = t;
-            cosine = -along;
-        } else if (along > 0) {
-            leave = fmin(leave, t);
-        }
-    }
-    if (enter > 0 && enter < leave && enter < r->wall.t)
-        r->wall = (echo){enter, cosine, o->reflectance, o->label, true};
-}
-
-static void meet_crown(ray *r, const sp_object *o, sp_rng *rng)
-{
-    double p[3], d[3], a = 0, b = 0, c = -1, root, t;
-
-    /* Computed in the space in which the crown is the unit ball. */
-    for (int i = 0; i < 3; i++) {
-        double half = (o->hi[i] - o->lo[i]) / 2;
-
-        p[i] = (r->from[i] - (o->lo[i] + o->hi[i]) / 2) / half;
-        d[i] = r->dir[i] / half;
-        a += d[i] * d[i];
-        b += p[i] * d[i];
-        c += p[i] * p[i];
-    }
-    root = b * b - a * c;
-    if (root <= 0)
-        return;
-    root = sqrt(root);
-    t = (-b - root) / a - o->free_path * log(1 - sp_rng_unit(rng));
-    for (; t < (-b + root) / a; t += 0.7 - o->free_path * log(1 - sp_rng_unit(rng)))
-        add_echo(r, (echo){t, 0.5 + 0.5 * sp_rng_unit(rng), o->reflectance, o->label,
-                           false});
-}
-
-/* The ray meets a wire if the least distance of its line and the piece is small. */
-static void meet_line(ray *r, const sp_object *o, sp_rng *rng)
-{
-    double e[3], g[3], ee = 0, ed = 0, eg = 0, dg = 0, s, t, gap = 0;
-
-    for (int a = 0; a < 3; a++) {
-        e[a] = o->to[a] - o->from[a];
-        g[a] = r->from[a] - o->from[a];
-        ee += e[a] * e[a];
-        ed += e[a] * r->dir[a];
-        eg += e[a] * g[a];
-        dg += r->dir[a] * g[a];
-    }
-    if (ee - ed * ed < 1e-9)
-        return;
-    s = fmin(fmax((eg - ed * dg) / (ee - ed * ed), 0), 1);
-    t = s * ed - dg;
-    for (int a = 0; a < 3; a++)
-        gap += pow(g[a] + t * r->dir[a] - s * e[a], 2);
-    if (gap < FOOTPRINT * FOOTPRINT && sp_rng_unit(rng) < 0.9)
-        add_echo(r, (echo){t, 1 - gap / (FOOTPRINT * FOOTPRINT) / 2, o->reflectance,
-                           o->label, false});
-}
-
-static void meet_object(scanner *s, ray *r, int i)
-{
-    const sp_object *o = &s->landscape->object[i];
-
-    if (s->seen[i] == s->number)
-        return;
-    s->seen[i] = s->number;
-    if (o->shape == SP_SOLID)
-        meet_solid(r, o);
-    else if (o->shape == SP_CROWN)
-        meet_crown(r, o, s->rng);
-    else
-        meet_line(r, o, s->rng);
-}
-
-/* Meets all objects of the cells that the ray crosses between the top of the landscape
- * and the ground. */
-static void meet_all(scanner *s, ray *r)
+/* Follows the ray from the top of the landscape to the surface that ends it. */
+static void follow_ray(const scanner *s, ray *r)
 {
     const sp_landscape *w = s->landscape;
-    double a[3], b[3];
-    int x0, x1, y0, y1;
+    double t = (w->top - r->from[2]) / r->dir[2], next_leaf = t, next_wire = t, p[3];
+    const sp_cell *cell;
 
-    meet_ground(r, w);
-    at_ray(r, (w->top - r->from[2]) / r->dir[2], a);
-    at_ray(r, r->wall.t, b);
-    x0 = sp_landscape_cell(w, fmin(a[0], b[0]));
-    x1 = sp_landscape_cell(w, fmax(a[0], b[0]));
-    y0 = sp_landscape_cell(w, fmin(a[1], b[1]));
-    y1 = sp_landscape_cell(w, fmax(a[1], b[1]));
-    s->number++;
-    for (int y = y0; y <= y1; y++)
-        for (int x = x0; x <= x1; x++) {
-            const int *start = w->cell_start + y * w->n_cells + x;
+    for (at_ray(r, t, p); depth_of(cell = sp_landscape_at(w, p[0], p[1]), p) < 0;
+         at_ray(r, t += STEP, p)) {
+        if (cell->crown >= 0 && t >= next_leaf && r->n < MAX_RETURNS - 1) {
+            const sp_crown *c = &w->crown[cell->crown];
 
-            for (int i = start[0]; i < start[1]; i++)
-                meet_object(s, r, w->cell_object[i]);
+            if (is_in_crown(c, p) && sp_rng_unit(s->rng) * c->free_path < STEP) {
+                add_echo(r, t, c->reflectance * (0.5 + 0.5 * sp_rng_unit(s->rng)),
+                         SP_VEGETATION);
+                next_leaf = t + LEAF_GAP;
+            }
         }
+        if (cell->span >= 0 && t >= next_wire && r->n < MAX_RETURNS - 1) {
+            const double gap = sp_span_distance(&w->span[cell->span], p) / FOOTPRINT;
+
+            if (gap < 1) {
+                add_echo(r, t, 0.3 * (1 - gap * gap / 2), SP_WIRE);
+                next_wire = t + 10 * FOOTPRINT;
+            }
+        }
+    }
+    end_ray(r, w, t);
 }
 
 /* ---- returns ---- */
@@ -217,10 +155,14 @@ static sp_status lidar_grow(sp_lidar *scan)
     return SP_OK;
 }
 
-sp_status sp_lidar_add(sp_lidar *scan, const double p[3], int label, double intensity,
-                       int returns)
+static sp_status add_point(scanner *s, const double p[3], int label, double intensity,
+                           int returns)
 {
-    assert(p && label >= -1);
+    const double extent = s->landscape->extent;
+    sp_lidar *scan = s->scan;
+
+    if (!(p[0] >= 0 && p[0] < extent && p[1] >= 0 && p[1] < extent))
+        return SP_OK;
     if (scan->n == scan->capacity)
         SP_TRY(lidar_grow(scan));
     memcpy(scan->xyz + 3 * scan->n, p, 3 * sizeof *p);
@@ -230,58 +172,26 @@ sp_status sp_lidar_add(sp_lidar *scan, const double p[3], int label, double inte
     return SP_OK;
 }
 
-static sp_status add_point(scanner *s, const double p[3], int label, double intensity,
-                           int returns)
-{
-    const double extent = s->landscape->extent;
-
-    if (!(p[0] >= 0 && p[0] < extent && p[1] >= 0 && p[1] < extent))
-        return SP_OK;
-    return sp_lidar_add(s->scan, p, label, intensity, returns);
-}
-
-static void sort_echoes(ray *r)
-{
-    int j;
-    echo e;
-
-    for (int i = 1; i < r->n; i++) {
-        e = r->echo[i];
-        for (j = i; j > 0 && r->echo[j - 1].t > e.t; j--)
-            r->echo[j] = r->echo[j - 1];
-        r->echo[j] = e;
-    }
-}
-
 /* Turns the echoes of a ray into points. The beam loses a share of its energy with each
- * partial return. */
-static sp_status record_returns(scanner *s, ray *r)
+ * partial return, and ends when little is left. */
+static sp_status record_returns(scanner *s, const ray *r)
 {
     double energy = 1, share[MAX_RETURNS], p[3];
     int n = 0;
 
-    add_echo(r, r->wall);
-    sort_echoes(r);
-    for (int i = 0; i < r->n && n < MAX_RETURNS && energy > 0.12; i++) {
-        share[n] =
-            r->echo[i].is_last ? energy : energy * sp_rng_uniform(s->rng, 0.25, 0.75);
-        energy -= share[n];
-        r->echo[n++] = r->echo[i];
-        if (r->echo[n - 1].is_last)
-            break;
-    }
+    for (; n < r->n && energy > 0.12; energy -= share[n++])
+        share[n] = n == r->n - 1 ? energy : energy * sp_rng_uniform(s->rng, 0.25, 0.75);
     for (int i = 0; i < n; i++) {
         const echo *e = &r->echo[i];
 
-        at_ray(r, e->t + RANGE_NOISE * sp_lidar_noise(s->rng), p);
+        at_ray(r, e->t + RANGE_NOISE * lidar_noise(s->rng), p);
         SP_TRY(add_point(s, p, e->label,
-                         e->reflectance * e->cosine * share[i] *
-                             (1 + 0.12 * sp_lidar_noise(s->rng)),
+                         e->brightness * share[i] * (1 + 0.12 * lidar_noise(s->rng)),
                          n));
     }
     if (sp_rng_unit(s->rng) >= STRAY)
         return SP_OK;
-    at_ray(r, r->wall.t - sp_rng_uniform(s->rng, -3, 25), p);
+    at_ray(r, r->echo[r->n - 1].t - sp_rng_uniform(s->rng, -3, 25), p);
     return add_point(s, p, -1, sp_rng_uniform(s->rng, 0.01, 0.2), 1);
 }
 
@@ -293,26 +203,18 @@ static sp_status record_returns(scanner *s, ray *r)
 static sp_status lidar_fire(scanner *s, double heading, double aside, double u,
                             double v)
 {
-    double c = cos(heading), q = sin(heading), half = s->landscape->extent / 2, length;
-    double reach = half + s->landscape->margin, target[2];
-    ray r;
+    const double c = cos(heading), q = sin(heading), half = s->landscape->extent / 2;
+    const double reach = half + s->landscape->margin;
+    const double x = u * c - v * q, y = u * q + v * c; /* of the target */
+    const double length = hypot(v - aside, s->altitude);
+    ray r = {
+        .from = {half + u * c - aside * q, half + u * q + aside * c, s->altitude},
+        .dir = {(aside - v) * q / length, (v - aside) * c / length,
+                -s->altitude / length}};
 
-    target[0] = half + u * c - v * q;
-    target[1] = half + u * q + v * c;
-    if (fabs(target[0] - half) > reach || fabs(target[1] - half) > reach)
+    if (fabs(x) > reach || fabs(y) > reach)
         return SP_OK;
-    r.from[0] = half + u * c - aside * q;
-    r.from[1] = half + u * q + aside * c;
-    r.from[2] = s->altitude;
-    r.dir[0] = target[0] - r.from[0];
-    r.dir[1] = target[1] - r.from[1];
-    r.dir[2] = (s->landscape->bottom + s->landscape->top) / 2 - s->altitude;
-    length = sqrt(r.dir[0] * r.dir[0] + r.dir[1] * r.dir[1] + r.dir[2] * r.dir[2]);
-    r.dir[0] /= length;
-    r.dir[1] /= length;
-    r.dir[2] /= length;
-    r.n = 0;
-    meet_all(s, &r);
+    follow_ray(s, &r);
     return record_returns(s, &r);
 }
 
@@ -328,11 +230,11 @@ static sp_status fly_strip(scanner *s)
 
     for (u = -reach; u < reach; u += SPACING)
         for (angle = first; angle < last; angle += SPACING / h) {
-            double v = aside + h * tan(angle) + 0.04 * sp_lidar_noise(s->rng);
+            double v = aside + h * tan(angle) + 0.04 * lidar_noise(s->rng);
             double drift = SPACING * (angle - first) / (last - first);
 
             SP_TRY(lidar_fire(s, heading, aside,
-                              u + drift + 0.04 * sp_lidar_noise(s->rng), v));
+                              u + drift + 0.04 * lidar_noise(s->rng), v));
         }
     return SP_OK;
 }
@@ -346,10 +248,8 @@ sp_status sp_lidar_scan(sp_lidar *scan, const sp_landscape *landscape, sp_rng *r
     assert(scan && landscape->extent > 0);
     assert(!scan->xyz && "the scan is zeroed or destroyed");
     s.altitude = fmax(ALTITUDE, 2 * landscape->extent);
-    SP_TRY(SP_NEW(&s.seen, landscape->n_objects, "the objects of a scene"));
     for (int i = 0; i < strips && rc == SP_OK; i++)
         rc = fly_strip(&s);
-    free(s.seen);
     return rc;
 }
 

@@ -22,12 +22,6 @@ typedef struct sp_lidar {
 /* Appends the points of one or two strips with about 10 pulses a square metre each.
  * Local. SP_EMEM. */
 sp_status sp_lidar_scan(sp_lidar *scan, const sp_landscape *landscape, sp_rng *rng);
-/* Appends a point. SP_EMEM. */
-sp_status sp_lidar_add(sp_lidar *scan, const double p[3], int label, double intensity,
-                       int returns);
-/* A random number of mean 0, standard deviation 1 and magnitude below 3: a sum of three
- * uniform ones. */
-double sp_lidar_noise(sp_rng *rng);
 void sp_lidar_destroy(sp_lidar *scan);
 
 #endif

@@ -15,23 +15,13 @@
 #include "base/sp_fault.h"
 #include "base/sp_signal.h"
 #include "scan/scene/sp_lidar.h"
-#include "scan/scene/sp_room.h"
 
 /* Most voxels and points of this rank that are kept between measuring and writing; the
  * samples beyond are made a second time. */
 #define KEPT_LIMIT ((int64_t)1 << 23)
 
-static const char *const landscape_class[SP_LANDSCAPE_CLASSES] = {
+static const char *const class_names[SP_LANDSCAPE_CLASSES] = {
     "ground", "vegetation", "building", "vehicle", "wire"};
-static const char *const room_class[SP_ROOM_CLASSES] = {"floor", "wall",  "ceiling",
-                                                        "table", "chair", "cabinet"};
-static const struct kind {
-    int n_classes;
-    const char *const *class;
-    double most; /* extent in metre */
-} kinds[SP_SCENE_KINDS] = {
-    [SP_SCENE_LANDSCAPE] = {SP_LANDSCAPE_CLASSES, landscape_class, 1000},
-    [SP_SCENE_ROOM] = {SP_ROOM_CLASSES, room_class, 16}};
 static const char *const feature_names[SP_SCENE_FEATURES] = {"intensity", "height",
                                                              "number_of_returns"};
 
@@ -70,8 +60,6 @@ static sp_status make_scan(const sp_scene_options *options, int64_t index,
     sp_landscape landscape;
     sp_status rc;
 
-    if (options->kind == SP_SCENE_ROOM)
-        return sp_room_scan(scan, options->extent, &layout, &pulses);
     rc = sp_landscape_create(&landscape, options->extent, &layout);
     if (rc == SP_OK)
         rc = sp_lidar_scan(scan, &landscape, &pulses);
@@ -81,11 +69,9 @@ static sp_status make_scan(const sp_scene_options *options, int64_t index,
 
 static sp_status scene_check_options(const sp_scene_options *options)
 {
-    const double most = kinds[options->kind].most;
-
-    if (!(options->extent >= 4 && options->extent <= most))
-        return SP_FAIL(SP_EUSAGE, "extent of a scene: %g m, expected 4 to %g",
-                       options->extent, most);
+    if (!(options->extent >= 4 && options->extent <= 1000))
+        return SP_FAIL(SP_EUSAGE, "extent of a scene: %g m, expected 4 to 1000",
+                       options->extent);
     if (!(options->voxel_size > 0) || !isfinite(options->voxel_size))
         return SP_FAIL(SP_EUSAGE, "voxel size of a scene: %g m, expected more than 0",
                        options->voxel_size);
@@ -251,8 +237,7 @@ static sp_status scene_write_sample(writing *w, sp_shard_writer *writer, int64_t
     char name[64];
     sp_status rc = SP_OK;
 
-    snprintf(name, sizeof name, "%s-%llu-%06lld",
-             w->options->kind == SP_SCENE_ROOM ? "room" : "scene",
+    snprintf(name, sizeof name, "scene-%llu-%06lld",
              (unsigned long long)w->options->seed, (long long)index);
     if (!grid->own)
         SP_TRY(sp_scene_make(w->options, index, grid));
@@ -283,12 +268,11 @@ static sp_status scene_write_shard(writing *w, int shard)
                               .divisor = divisor,
                               .height_percentile = SP_RECIPE_PERCENTILE,
                               .unit = "metre"};
-    const struct kind *kind = &kinds[w->options->kind];
     const sp_shard_meta meta = {.voxel_size = w->options->voxel_size,
-                                .n_classes = kind->n_classes,
+                                .n_classes = SP_LANDSCAPE_CLASSES,
                                 .ignore_label = 255,
                                 .n_features = SP_SCENE_FEATURES,
-                                .class_name = (char **)(uintptr_t)kind->class,
+                                .class_name = (char **)(uintptr_t)class_names,
                                 .feature_name = (char **)feature_names,
                                 .feature_mean = w->mean,
                                 .feature_std = w->std,

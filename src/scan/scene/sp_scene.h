@@ -1,14 +1,12 @@
-/* Synthetic labelled scenes, like airborne scans or scans of rooms, as samples and as
- * shards. They serve to try the program without data and to test it at scale. A sample
- * is a pure function of (kind, seed, index, extent, voxel size).
+/* Synthetic labelled scenes, like airborne scans, as samples and as shards. They serve
+ * to try the program without data and to test it at scale. A sample is a pure function
+ * of (seed, index, extent, voxel size).
  *
- *     landscape   sp_landscape --> sp_lidar_scan --+
- *     room        sp_room_scan --------------------+--> points --> sp_gridding --> shard
+ *     sp_landscape --> sp_lidar_scan --> points --> sp_gridding --> shard
  *
- * Classes of a landscape: ground, vegetation, building, vehicle, wire; poles and stray
- * returns are not labelled. A room's: floor, wall, ceiling, table, chair, cabinet;
- * lamps and small boxes are not labelled. Features: intensity, height (metre above the
- * scene's 2nd percentile of z), number_of_returns, each the mean over a voxel's points.
+ * Classes: ground, vegetation, building, vehicle, wire; poles and stray returns are not
+ * labelled. Features: intensity, height (metre above the scene's 2nd percentile of z),
+ * number_of_returns, each the mean over a voxel's points.
  */
 #ifndef SP_SCENE_H
 #define SP_SCENE_H
@@ -17,18 +15,9 @@
 
 enum { SP_SCENE_FEATURES = 3 };
 
-typedef enum sp_scene_kind {
-    SP_SCENE_LANDSCAPE,
-    SP_SCENE_ROOM,
-    SP_SCENE_KINDS
-} sp_scene_kind;
-
 typedef struct sp_scene_options {
-    sp_scene_kind kind;
     uint64_t seed;
-    /* Metre: edge of a landscape's square, 4 to 1000; longer wall of a room, 4 to 16.
-     */
-    double extent;
+    double extent;     /* metre, edge of the square, 4 to 1000 */
     double voxel_size; /* metre, > 0 */
     bool with_points;
 } sp_scene_options;
