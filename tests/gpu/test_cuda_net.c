@@ -10,7 +10,7 @@
 
 #include "gpu/cuda_fixture.h"
 #include "net/sp_optim.h"
-#include "random/random.h"
+#include "torture/random/random.h"
 #include "reference/net_case.h"
 
 /* Everything that trains on one backend. */
@@ -343,7 +343,7 @@ static bool is_smooth(const char *layers)
     return kink > 1e-5;
 }
 
-/* The networks of tests/random/test_random_nets, on the samples of this test: RUNS of
+/* The networks of tests/torture/random/test_random_nets, on the samples of this test: RUNS of
  * SEED, of which each difference is printed. In bf16 the turned rounding of one voxel's
  * feature was seen to move the loss of such a network by 5e-4, so that this bound is
  * wider. */

@@ -9,7 +9,7 @@
 #include "base/sp_file.h"
 #include "data/sp_shard_internal.h"
 #include "fixtures/shard_fixture.h"
-#include "fuzz/mutate_h5.h"
+#include "torture/fuzz/mutate_h5.h"
 #include "h5/sp_h5.h"
 
 enum { M = 4, S = 2 };

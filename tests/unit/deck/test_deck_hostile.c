@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "fuzz/mutate.h"
+#include "torture/fuzz/mutate.h"
 #include "net/sp_graph.h"
 
 enum { PATIENCE_S = 1000 };

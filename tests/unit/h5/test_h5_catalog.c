@@ -6,7 +6,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "fuzz/mutate.h"
+#include "torture/fuzz/mutate.h"
 #include "h5/sp_h5_internal.h"
 
 enum { MUTANTS = 3000, ROWS = 120, MOST_BYTES = 1 << 24 };
