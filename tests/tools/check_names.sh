@@ -2,7 +2,20 @@
 # A name leads to one place: at most 1 % of the names of functions of src and cuda are defined
 # in more than one .c or .cu file. The functions of no_*.c do not count: they replace another
 # file's in builds without a library. `check_names.sh -l` lists the names and their files.
+# And HACKING leads there: the files and functions that it names exist.
 cd "${SP_SRCDIR-.}" || exit 1
+lost=$(
+    grep -ohE '[a-z]+_[a-z0-9_]*[a-z0-9](\.(cuh|cu|c|h|sh))?\>' HACKING | sort -u |
+        while read -r name; do
+            case $name in
+            sp_x_destroy) continue ;; # an example
+            *.*) find src cuda tests -name "$name" | grep -q . && continue ;;
+            *) grep -rqw "$name" src cuda include tests Makefile.am && continue ;;
+            esac
+            echo "HACKING: $name does not exist"
+        done
+)
+test -z "$lost" || { echo "$lost"; exit 1; }
 find src cuda -name '*.keep' -prune -o -name 'no_*.c' -o \( -name '*.c' -o -name '*.cu' \) -print |
     LC_ALL=C sort | xargs awk -v list="${1-}" '
 FNR == 1 { head = "" }
