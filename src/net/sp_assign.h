@@ -21,7 +21,7 @@
 #define SP_ASSIGN_H
 
 #include "compute/sp_backend.h"
-#include "compute/sp_ranges.h"
+#include "net/sp_ranges.h"
 #include "net/sp_lower.h"
 
 typedef struct sp_assign_rules {

@@ -3,7 +3,7 @@
 #include "fixtures/test.h"
 
 #include "base/sp_rng.h"
-#include "compute/sp_ranges.h"
+#include "net/sp_ranges.h"
 
 enum { MOST = 40, TURNS = 20000 };
 

@@ -1,4 +1,4 @@
-#include "compute/sp_ranges.h"
+#include "net/sp_ranges.h"
 
 #include <assert.h>
 #include <stdlib.h>
