@@ -163,6 +163,7 @@ int sp_deck_create(sp_deck **deck, const char *text);
 /* Sets one key, as "train.lr=0.1". Does not change objects that exist. SP_EUSAGE; the
  * deck is then unchanged. */
 int sp_deck_override(sp_deck *deck, const char *assignment);
+/* Local; trainings that were created from the deck have a copy. */
 void sp_deck_destroy(sp_deck *deck);
 
 /* ---- Data ---- */
@@ -224,6 +225,7 @@ int64_t sp_data_n_voxels(const sp_data *data);
 /* Writes all samples to one voxel shard, which `sptrain` and sp_data_open_shards read.
  * Called on one rank. SP_EIO, SP_EDATA, SP_EMEM. */
 int sp_data_write_shard(const sp_data *data, const char *path);
+/* Local; comes after the trainings that use the data are destroyed. */
 void sp_data_destroy(sp_data *data);
 
 /* ---- Training ---- */
@@ -328,6 +330,7 @@ typedef struct sp_training_options {
  * weights after a step are the same bits as in `sptrain`. SP_EUSAGE, SP_EDATA, SP_EMEM,
  * SP_EDEVICE, SP_EMPI. */
 int sp_training_create(sp_training **training, const sp_training_options *options);
+/* Every rank destroys its own; deck, data and communicator stay. */
 void sp_training_destroy(sp_training *training);
 /* Not 0 once all steps of the deck (train.epochs or train.steps) are done. */
 int sp_training_is_done(const sp_training *training);
