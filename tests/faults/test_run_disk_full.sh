@@ -9,7 +9,7 @@ mount -t tmpfs -o size=8m tmpfs small 2>/dev/null || {
     echo "SKIPPED: no tmpfs can be mounted here (not root)" >&2
     exit 77
 }
-trap 'umount -l "$dir/small" 2>/dev/null; rm -rf "$dir"' EXIT
+clean_up() { umount -l "$dir/small"; }
 dummy_deck u.h5 'size = 2;' 'epochs = 2; warmup_steps = 5;' \
     'log_every = 1; checkpoint_every = 3; keep = 2; dir = "small/r";'
 run 2 0 base.deck run.dir=want

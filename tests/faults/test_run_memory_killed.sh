@@ -14,7 +14,7 @@ for folder in /sys/fs/cgroup/memory /sys/fs/cgroup; do
     group=
 done
 test -n "$group" || skip "no cgroup whose memory can be limited (not root, or a container)"
-trap 'rmdir "$group"; rm -rf "$dir"' EXIT
+clean_up() { rmdir "$group"; }
 spvox() { timeout "$limit_s" "$SP_BUILDDIR/spvox" "$@" >out 2>err || fail "spvox $*"; }
 spvox scene --out s --samples 4 --extent 40 --seed 3 --voxel-size 0.5
 deck 'family = "minkunet18"; width = 0.5;' \

@@ -62,7 +62,7 @@ await "no fault" grep -q '^fault: hang' err
 label 1 4 shared --task 0/2
 says err 'in use by host .* pid [0-9]'
 pid=$(sed -n 's/.* pid \([0-9]*\).*/\1/p' err | head -1)
-trap 'kill -KILL $pid 2>/dev/null; test -n "$job" && wait $job; rm -rf "$dir"' EXIT
+clean_up() { kill -KILL "$pid"; }
 test -z "$(ls shared)" || fail "the second start of a task has written $(ls shared)"
 label 1 0 shared --task 1/2
 says out 'labelled scans=2 finished_before=0'

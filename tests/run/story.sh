@@ -10,11 +10,15 @@ test -x "$SHARDS" || {
 limit_s=$((${SP_TEST_TIMEOUT:-1800} / 2)) # of one run, lest it hangs
 dir=$(mktemp -d) || exit 1
 job=
-trap 'test -n "$job" && kill $job 2>/dev/null && wait $job; rm -rf "$dir"' EXIT
+# A failure at the end of a pipe ends only a subshell; the mark ends the test by 1 all the same.
+clean_up() { :; } # what a test has to undo besides; it may define its own
+trap 'end=$?; clean_up 2>/dev/null; test -n "$job" && kill $job 2>/dev/null && wait $job
+    test ! -e "$dir/failed.mark" || end=1; rm -rf "$dir"; exit $end' EXIT
 cd "$dir" || exit 1
 
 fail() {
     echo "FAILED: $*" >&2
+    : >"$dir/failed.mark"
     for file in out err; do
         test -f $file && sed "s/^/$file: /" $file | tail -15 >&2
     done
