@@ -1,4 +1,11 @@
-/* The structures of a LAS file for sp_scan_las*.c and sp_scan_laz.c. */
+/* The structures of a LAS file for its files:
+ *
+ *     read    sp_scan_las.c        header, fields of a record, extra bytes by their names
+ *             sp_scan_laz.c        compressed records; sp_scan_copc.c: those in a window
+ *             sp_scan_las_unit.c   units, from the records of the coordinate system
+ *     copy    sp_scan_las_write.c  head; _points.c: records; _rest.c: what follows them
+ *             sp_scan_las_extra.c  fields that are added, as extra bytes
+ */
 #ifndef SP_SCAN_LAS_H
 #define SP_SCAN_LAS_H
 
