@@ -73,12 +73,5 @@ int api_leave(const sp_log_route *before, sp_status rc);
 
 /* The length of the training from its state on. */
 void api_training_plan(sp_training *training);
-/* Zeroes the sums of the caller's metric, adds the samples of a batch that was just
- * evaluated, and sums over the ranks. The last one is collective. */
-void api_metrics_zero(api_metrics *own);
-sp_status api_metrics_add(sp_training *training, const sp_batch *batch);
-sp_status api_metrics_reduce(sp_training *training);
-/* The arguments of the caller's functions. sample_row [n_samples + 1] is filled. */
-sp_logits api_logits(const sp_net_rows *rows, int64_t *sample_row);
 
 #endif

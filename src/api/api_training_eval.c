@@ -7,7 +7,7 @@
 
 /* ---- metrics of the caller ---- */
 
-void api_metrics_zero(api_metrics *own)
+static void api_metrics_zero(api_metrics *own)
 {
     if (own->n)
         memset(own->exact, 0, (size_t)own->n * SP_EXACT_WIDE * sizeof *own->exact);
@@ -29,7 +29,8 @@ static sp_logits logits_of_sample(const sp_net_rows *rows, int b, int64_t *sampl
                        .sample_row = sample_row};
 }
 
-sp_status api_metrics_add(sp_training *t, const sp_batch *batch)
+/* Adds the samples of a batch that was just evaluated. */
+static sp_status api_metrics_add(sp_training *t, const sp_batch *batch)
 {
     api_metrics *own = &t->own;
     int64_t sample_row[2];
@@ -54,7 +55,7 @@ sp_status api_metrics_add(sp_training *t, const sp_batch *batch)
     return SP_OK;
 }
 
-sp_status api_metrics_reduce(sp_training *t)
+static sp_status api_metrics_reduce(sp_training *t)
 {
     api_metrics *own = &t->own;
 

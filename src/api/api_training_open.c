@@ -2,8 +2,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/sp_list.h"
 #include "api/api.h"
+#include "base/sp_list.h"
 
 /* ---- hooks ---- */
 
@@ -19,7 +19,8 @@ static void route_line(void *arg, sp_log_kind kind, const char *line)
     pthread_mutex_unlock(&t->log_lock);
 }
 
-sp_logits api_logits(const sp_net_rows *rows, int64_t *sample_row)
+/* The arguments of the caller's loss. sample_row [n_samples + 1] is filled. */
+static sp_logits logits_of_rows(const sp_net_rows *rows, int64_t *sample_row)
 {
     for (int b = 0; b <= rows->n_samples; b++)
         sample_row[b] = rows->sample_row[b];
@@ -41,7 +42,7 @@ static int call_own_loss(void *arg, const sp_net_rows *rows, float *gradient,
     int failed = 1;
 
     if (sample_row) {
-        logits = api_logits(rows, sample_row);
+        logits = logits_of_rows(rows, sample_row);
         failed = t->options.loss(t->options.loss_arg, &logits, gradient, loss_sum,
                                  weight_sum);
     }

@@ -122,7 +122,6 @@ void sp_deck_warn_unused(const sp_config *config);
 /* ---- writing (sp_deck_write.c) ---- */
 /* Write a value in the deck's grammar. Memory that runs out shows when `to` is closed.
  */
-void sp_deck_write_text(FILE *to, const char *text);
 void sp_deck_write_real(FILE *to, double value);
 void sp_deck_write_strings(FILE *to, const sp_strings *s);
 void sp_deck_write_loss(FILE *to, const sp_loss_mix *mix);

@@ -7,7 +7,7 @@
 
 #include "deck/sp_deck_text.h"
 
-void sp_deck_write_text(FILE *to, const char *text)
+static void deck_write_text(FILE *to, const char *text)
 {
     putc('"', to);
     for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
@@ -41,7 +41,7 @@ void sp_deck_write_strings(FILE *to, const sp_strings *s)
     putc('[', to);
     for (int i = 0; i < s->n; i++) {
         fputs(i ? ", " : "", to);
-        sp_deck_write_text(to, s->at[i]);
+        deck_write_text(to, s->at[i]);
     }
     putc(']', to);
 }
@@ -73,10 +73,10 @@ static void write_value(FILE *to, const sp_config *config, const sp_key *key)
 
     switch (key->type) {
     case SP_KEY_TEXT:
-        sp_deck_write_text(to, *(char *const *)field);
+        deck_write_text(to, *(char *const *)field);
         break;
     case SP_KEY_RESUME:
-        sp_deck_write_text(to, config->run.resume.text);
+        deck_write_text(to, config->run.resume.text);
         break;
     case SP_KEY_CHOICE:
         write_name(to, key, *(const int *)field);

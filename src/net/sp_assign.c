@@ -71,7 +71,7 @@ static sp_assign_place assign_take(sp_assign *a, int v, sp_elem elem,
     return (sp_assign_place){range, a->matrices.range[range].at, ld};
 }
 
-void sp_assign_drop(sp_assign *a, sp_assign_place *place)
+static void assign_drop(sp_assign *a, sp_assign_place *place)
 {
     if (place->range >= 0)
         sp_ranges_drop(&a->matrices, place->range);
@@ -100,7 +100,7 @@ static void forget_columns(sp_assign *a, int v)
 void sp_assign_drop_act(sp_assign *a, int home)
 {
     assert(a->low->value[home].home == home);
-    sp_assign_drop(a, &a->value[home].act);
+    assign_drop(a, &a->value[home].act);
     forget_columns(a, home);
 }
 
@@ -316,7 +316,7 @@ void sp_assign_loss_end(sp_assign *a, const sp_assign_place *fp32)
     if (!a->rules.is_low_memory)
         return;
     if (a->logits.range != a->value[last].act.range)
-        sp_assign_drop(a, &a->logits);
+        assign_drop(a, &a->logits);
     /* A concat has values in its columns that steps before it may read too. */
     if (a->low->value[last].until < 0)
         sp_assign_drop_act(a, last);
@@ -483,7 +483,7 @@ void sp_assign_backward_end(sp_assign *a, int s)
     assert(a->is_training && 0 <= s && s < a->low->n_steps);
     if (step->op == SP_OP_BATCHNORM)
         drop_vector(a, &a->value[step->out].sums);
-    sp_assign_drop(a, &a->value[step->out].grad);
+    assign_drop(a, &a->value[step->out].grad);
     for (int v = step->used_last; v >= 0; v = a->low->value[v].next_used)
         sp_assign_drop_act(a, v);
     /* The columns of a concat are needed again by the layers before its inputs. */

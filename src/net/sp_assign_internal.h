@@ -18,7 +18,6 @@ bool sp_assign_keeps(const sp_assign *a, int home);
 /* Gives the value its activation's memory: its home's, which the first value in it
  * allocates from this side of the span. */
 void sp_assign_hold(sp_assign *a, int v, sp_assign_side from);
-void sp_assign_drop(sp_assign *a, sp_assign_place *place);
 /* Drops the activation of a home with all its columns. */
 void sp_assign_drop_act(sp_assign *a, int home);
 

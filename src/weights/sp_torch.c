@@ -17,7 +17,9 @@ enum {
 
 /* ---- types ---- */
 
-const char *sp_torch_type(sp_pickle_text name)
+/* The type of a storage's class ("FloatStorage") or of a dtype ("float32") in the words
+ * of safetensors; NULL if safetensors has no such type. */
+static const char *torch_type(sp_pickle_text name)
 {
     static const char *const types[][3] = {
         {"FloatStorage", "float32", "F32"},
@@ -49,7 +51,7 @@ static const char *type_of_tensor(const sp_pickle *p, const sp_pickle_value *ten
 {
     const int type = tensor->type >= 0 ? tensor->type : p->value[tensor->storage].type;
 
-    return p->value[type].kind == SP_PICKLE_GLOBAL ? sp_torch_type(p->value[type].text)
+    return p->value[type].kind == SP_PICKLE_GLOBAL ? torch_type(p->value[type].text)
                                                    : NULL;
 }
 
@@ -292,7 +294,7 @@ static int storage_element_bytes(const sp_pickle *p, sp_pickle_text key)
             memcmp(v->text.at, key.at, key.n) != 0)
             continue;
         if (p->value[v->type].kind == SP_PICKLE_GLOBAL)
-            type = sp_torch_type(p->value[v->type].text);
+            type = torch_type(p->value[v->type].text);
         return type ? sp_tensor_element_bytes(type) : 0;
     }
     return 0;

@@ -13,8 +13,5 @@ typedef sp_status sp_torch_find(void *arg, sp_pickle_text key,
  * their keys, joined by points. SP_EDATA names a tensor outside of its storage. */
 sp_status sp_torch_collect(sp_tensors *file, const sp_pickle *pickle,
                            sp_torch_find *find, void *arg);
-/* The type of a storage's class ("FloatStorage") or of a dtype ("float32") in the words
- * of safetensors; NULL if safetensors has no such type. */
-const char *sp_torch_type(sp_pickle_text name);
 
 #endif
