@@ -18,7 +18,7 @@
  *                        at three numbers of rows, else by cuda_tile_by_formula
  *     fp32, narrow rows  launch_narrow of cuda_conv.cu; cuda_fewest_columns
  *     wgmma              narrow, wide of cuda_conv_wgmma.cu; cuda_wgmma_choose
- *     weight gradient    launches of cuda_wgrad.cu; cuda_wgrad_edge
+ *     weight gradient    launches of cuda_wgrad.cu; cuda_wgrad_square
  * tests/tools/cuda_code.py has limits for the machine code of each, and
  * tests/results/code-sm_90.txt shows it. All of them form the sums of batch norm by
  * CUDA_TILE_ROWS rows, so that no bit depends on the tile. The packed weights

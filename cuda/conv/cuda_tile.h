@@ -164,28 +164,44 @@ static inline cuda_wgmma_tile cuda_wgmma_choose(cuda_sms sms, int64_t n, int K, 
 
 enum { CUDA_SHORT_ITEM = 2048, CUDA_LONG_ITEM = 4096 };
 
-static inline int cuda_wgrad_tiles(int c_in, int c_out, int t)
+/* A tile of the weight gradient: channels of x and of dy. */
+typedef struct cuda_wgrad_tile {
+    int in, out;
+} cuda_wgrad_tile;
+
+static inline int cuda_wgrad_tiles(int c_in, int c_out, cuda_wgrad_tile t)
 {
-    return (c_in + t - 1) / t * ((c_out + t - 1) / t);
+    return (c_in + t.in - 1) / t.in * ((c_out + t.out - 1) / t.out);
 }
 
-/* The edge of a tile: least arithmetic, when the gathers of a tile count as 64 channels
- * more. is_wide: edges of 96 and 128 exist too. */
-static inline int cuda_wgrad_edge(int c_in, int c_out, bool is_wide)
+/* The channels that all tiles gather for a pair: a row of x for each tile along dy, and
+ * the other way round. */
+static inline int cuda_wgrad_gathers(int c_in, int c_out, cuda_wgrad_tile t)
 {
-    int best = 32;
+    return c_in * ((c_out + t.out - 1) / t.out) + c_out * ((c_in + t.in - 1) / t.in);
+}
 
-    for (int t = 64; t <= (is_wide ? 128 : 64); t += 32)
-        if (cuda_wgrad_tiles(c_in, c_out, t) * t * (t + 64) <=
-            cuda_wgrad_tiles(c_in, c_out, best) * best * (best + 64))
-            best = t;
+/* The square tile of mma.sync, or of fp32: least arithmetic, when the gathers of a tile
+ * count as 64 channels more. is_wide: edges of 96 and 128 exist too. */
+static inline cuda_wgrad_tile cuda_wgrad_square(int c_in, int c_out, bool is_wide)
+{
+    cuda_wgrad_tile best = {32, 32};
+
+    for (int t = 64; t <= (is_wide ? 128 : 64); t += 32) {
+        const cuda_wgrad_tile next = {t, t};
+        if (cuda_wgrad_tiles(c_in, c_out, next) * t * (t + 64) <=
+            cuda_wgrad_tiles(c_in, c_out, best) * best.in * (best.in + 64))
+            best = next;
+    }
     return best;
 }
 
 /* The number of pairs of an item. */
 static inline int cuda_wgrad_item(int c_in, int c_out)
 {
-    return cuda_wgrad_tiles(c_in, c_out, 128) < 4 ? CUDA_SHORT_ITEM : CUDA_LONG_ITEM;
+    const cuda_wgrad_tile square = {128, 128};
+
+    return cuda_wgrad_tiles(c_in, c_out, square) < 4 ? CUDA_SHORT_ITEM : CUDA_LONG_ITEM;
 }
 
 #endif

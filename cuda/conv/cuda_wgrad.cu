@@ -288,7 +288,7 @@ sp_status wgrad_launch_narrow(sp_backend *be, const wgrad_call &a,
 {
     enum { IS_EXACT = P == SP_FP32, WN = IS_EXACT ? 1 : 2 };
 
-    if (cuda_wgrad_edge(a.x.c, a.dy.c, false) == 32)
+    if (cuda_wgrad_square(a.x.c, a.dy.c, false).in == 32)
         return wgrad_launch<wgrad_tile<P, 32, 2, WN, IS_EXACT ? 8 : 4>, IS_WHOLE>(
             be, a, items);
     return wgrad_launch<wgrad_tile<P, 64, 2, WN, IS_EXACT ? 4 : 3>, IS_WHOLE>(be, a,
@@ -301,7 +301,7 @@ sp_status wgrad_launch_tensor(sp_backend *be, const wgrad_call &a,
 {
     if (!a.is_whole)
         return wgrad_launch_narrow<P, false>(be, a, items);
-    switch (cuda_wgrad_edge(a.x.c, a.dy.c, true)) {
+    switch (cuda_wgrad_square(a.x.c, a.dy.c, true).in) {
     case 32:
     case 64:
         return wgrad_launch_narrow<P, true>(be, a, items);

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "cuda/conv/cuda_count.h"
+
 /* Rates of a case. */
 typedef struct case_rates {
     double sm;         /* times the counted time of the SMs */
@@ -53,24 +55,32 @@ static void read_less(bench_work_of_call *call, double rows, double weights)
     call->weights *= 1 - weights;
 }
 
-/* A tile of 256 x 128 gathers each row of one side for twice as many columns of the
- * other one, a pair of blocks those of both sides. */
-static void change_wgrad(bench_work_of_call *call, double rows)
+/* A weight gradient in tiles of that many channels of x and dy, either way round, if
+ * they gather less. */
+static void change_wgrad(bench_work_of_call *call, int one, int other)
 {
-    if (is_op(call, "conv_grad_weight") && call->c_in >= 256 && call->c_out >= 256)
-        read_less(call, rows, 0);
+    const cuda_wgrad_tile is = cuda_wgrad_square(call->c_in, call->c_out, true);
+    const cuda_wgrad_tile way[] = {{one, other}, {other, one}};
+    double least = cuda_wgrad_gathers(call->c_in, call->c_out, is);
+    const double now = least;
+
+    if (!is_op(call, "conv_grad_weight"))
+        return;
+    for (int i = 0; i < 2; i++)
+        least = fmin(least, cuda_wgrad_gathers(call->c_in, call->c_out, way[i]));
+    read_less(call, 1 - least / now, 0);
 }
 
 static void change_wgrad_256x128(bench_work_of_call *call, case_rates *rates)
 {
     (void)rates;
-    change_wgrad(call, 0.25);
+    change_wgrad(call, 256, 128);
 }
 
 static void change_wgrad_256x256(bench_work_of_call *call, case_rates *rates)
 {
     (void)rates;
-    change_wgrad(call, 0.5);
+    change_wgrad(call, 256, 256);
 }
 
 /* Four blocks share the weights that two share now; they walk through more offsets that

@@ -114,6 +114,7 @@ static void check_copies(int kind, sp_precision precision, int c_in, int c_out,
     static const int rows[] = {300, 0, 70};
     conv_case p = case_make(&conv_kinds[kind], precision, 3, rows, c_in, c_out, 0);
     const cuda_conv_shape shape = {precision, p.dy.n, p.K, c_in, c_out, is_wgmma};
+    cuda_wgrad_shape wgrad = {precision, c_in, c_out, NULL, 3 * p.K, p.dy.n};
     cuda_work work = cuda_count_shape(&shape, emulated);
     sp_backend be = case_open(0, precision);
     cuda_row_tiles tiles;
@@ -126,7 +127,8 @@ static void check_copies(int kind, sp_precision precision, int c_in, int c_out,
     assert_string_equal(work.kernel, kernel);
     assert_int_equal(copied(&be, &p, 3, false),
                      (unsigned long)(work.gathered + work.weights));
-    cuda_count_wgrad(precision, c_in, c_out, m.pair_start, 3 * p.K, p.dy.n, &work);
+    wgrad.start = m.pair_start;
+    cuda_count_wgrad(&wgrad, &work);
     assert_int_equal(copied(&be, &p, 3, true), (unsigned long)work.gathered);
     cu_close(&be);
     cuda_row_tiles_free(&tiles);
