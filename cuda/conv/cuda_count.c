@@ -213,26 +213,34 @@ int64_t cuda_count_list(const cuda_wgrad_shape *s, int i)
 static void describe_wgrad(const cuda_wgrad_shape *s, cuda_wgrad_tile tile, bool whole,
                            cuda_work *work)
 {
+    const char *warps = s->precision == SP_FP32 ? "2x1"
+                        : tile.in == 128        ? "2x4"
+                                                : "2x2";
+
+    work->is_wgmma = tile.is_wgmma;
     work->rows = tile.in;
     work->columns = tile.out;
     work->cluster = 1;
     work->across = cuda_wgrad_tiles(s->c_in, s->c_out, tile);
-    work->item = cuda_wgrad_item(s->c_in, s->c_out);
-    work->depth = s->precision == SP_BF16 ? 32 : 16;
-    snprintf(work->kernel, sizeof work->kernel, "wgrad %s %d %s %s",
-             sp_precision_word[s->precision], tile.in,
-             s->precision == SP_FP32 ? "2x1"
-             : tile.in == 128        ? "2x4"
-                                     : "2x2",
-             whole ? "whole" : "any");
+    work->item = cuda_wgrad_item(s->c_in, s->c_out, s->K, tile.is_wgmma);
+    work->depth = tile.is_wgmma ? 64 : s->precision == SP_BF16 ? 32 : 16;
+    if (tile.is_wgmma)
+        snprintf(work->kernel, sizeof work->kernel, "wgrad bf16 %dx%d whole", tile.in,
+                 tile.out);
+    else
+        snprintf(work->kernel, sizeof work->kernel, "wgrad %s %d %s %s",
+                 sp_precision_word[s->precision], tile.in, warps,
+                 whole ? "whole" : "any");
 }
 
 void cuda_count_wgrad(const cuda_wgrad_shape *s, cuda_work *work)
 {
     const int chunk = 16 / elem_bytes(s->precision);
     const bool whole = s->c_in % chunk == 0 && s->c_out % chunk == 0;
-    const cuda_wgrad_tile tile =
-        cuda_wgrad_square(s->c_in, s->c_out, whole && s->precision != SP_FP32);
+    const bool is_wgmma = s->is_wgmma && s->precision == SP_BF16;
+    const cuda_wgrad_tile tile = whole && s->precision != SP_FP32
+                                     ? cuda_wgrad_choose(is_wgmma, s->c_in, s->c_out)
+                                     : cuda_wgrad_square(s->c_in, s->c_out, false);
     int64_t items = 0, steps = 0, pairs = 0;
 
     *work = (cuda_work){0};

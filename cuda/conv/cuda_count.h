@@ -43,7 +43,7 @@ typedef struct cuda_conv_shape {
 /* The work of one kernel. Bytes are those that pass through the L2. */
 typedef struct cuda_work {
     char kernel[40];   /* its name in tests/results/code-sm_90.txt */
-    bool is_wgmma;     /* it multiplies by wgmma: k-tiles of four units */
+    bool is_wgmma;     /* it multiplies by wgmma: k-tiles of 64 */
     int rows, columns; /* rows: of a cluster's blocks together */
     int cluster;       /* blocks that share a list of offsets and the weights */
     int across;        /* tiles of columns, or of a matrix of the weight gradient */
@@ -71,10 +71,11 @@ void cuda_count_block(const cuda_conv_shape *shape, const cuda_row_tiles *tiles,
  * start[i] pairs; start NULL, without a map: of n pairs each. */
 typedef struct cuda_wgrad_shape {
     sp_precision precision;
-    int c_in, c_out;
+    int K, c_in, c_out;
     const int32_t *start; /* [n_lists + 1] or NULL */
     int n_lists;
     int64_t n;
+    bool is_wgmma; /* the device has it */
 } cuda_wgrad_shape;
 
 void cuda_count_wgrad(const cuda_wgrad_shape *shape, cuda_work *work);

@@ -247,9 +247,9 @@ static double block_clocks(const kernel *k, double inside, double outside,
                          : fmax(in, products) + out + h100.exposed;
 }
 
-static double roofline_rate_of(const char *name)
+static double roofline_rate_of(const cuda_work *work)
 {
-    return h100.products * (strncmp(name, "wgmma", 5) == 0 ? h100.wgmma : h100.mma);
+    return h100.products * (work->is_wgmma ? h100.wgmma : h100.mma);
 }
 
 static void roofline_finish(prediction *p)
@@ -291,31 +291,31 @@ static sp_status predict_conv(const roofline *r, const bench_call *call,
         cuda_count_block(shape, tiles, &p->work, t, &k_tiles, &products);
         inside += (k_tiles * k->loop + outside) * blocks;
         for (int i = 0; i < blocks; i++)
-            roofline_add_block(
-                &sms, block_clocks(k, k_tiles * k->loop, outside,
-                                   products / roofline_rate_of(p->work.kernel)));
+            roofline_add_block(&sms,
+                               block_clocks(k, k_tiles * k->loop, outside,
+                                            products / roofline_rate_of(&p->work)));
     }
     p->issue_s = inside * k->threads / 128 / h100.sms.n / h100.clock_hz;
     p->sm_s = roofline_end_of(&sms) / h100.clock_hz;
     return SP_OK;
 }
 
-/* Blocks begin in the order of the items, with one tile of the matrix after another. */
+/* The blocks of an item, one for each tile, begin one after another. */
 static sp_status predict_wgrad(const roofline *r, const cuda_wgrad_shape *shape,
                                prediction *p)
 {
     const cuda_work *w = &p->work;
-    const double products = w->products / w->k_tiles / roofline_rate_of(w->kernel);
+    const double products = w->products / w->k_tiles / roofline_rate_of(w);
     schedule sms = {.n = h100.sms.n};
     const kernel *k = NULL;
 
     SP_TRY(find_kernel(&r->code, w->kernel, &k));
-    for (int i = 0; i < w->across * shape->n_lists; i++)
-        for (int64_t left = cuda_count_list(shape, i % shape->n_lists); left > 0;
-             left -= w->item) {
+    for (int i = 0; i < shape->n_lists; i++)
+        for (int64_t left = cuda_count_list(shape, i); left > 0; left -= w->item) {
             const double steps = (double)cuda_count_steps(w, left);
-            roofline_add_block(
-                &sms, block_clocks(k, steps * k->loop, k->outside, steps * products));
+            for (int tile = 0; tile < w->across; tile++)
+                roofline_add_block(&sms, block_clocks(k, steps * k->loop, k->outside,
+                                                      steps * products));
         }
     p->issue_s = (w->k_tiles * k->loop + (double)w->n_blocks * k->outside) *
                  k->threads / 128 / h100.sms.n / h100.clock_hz;
@@ -470,10 +470,12 @@ static sp_status count_conv(roofline *r, const bench_call *call, prediction *p)
 static sp_status count_wgrad(roofline *r, const bench_call *call, prediction *p)
 {
     cuda_wgrad_shape shape = {.precision = r->training.resources.backend.precision,
+                              .K = call->map ? call->map->K : 1,
                               .c_in = call->c_in,
                               .c_out = call->c_out,
                               .n_lists = 1,
-                              .n = call->n};
+                              .n = call->n,
+                              .is_wgmma = r->is_wgmma};
     counted_map *found = NULL;
 
     if (call->map) {
@@ -538,7 +540,8 @@ static sp_status count_call(void *arg, const bench_call *call)
                                                      .l2_bytes = p.l2_bytes,
                                                      .memory_bytes = call->bytes,
                                                      .more_kernels = call->more_kernels,
-                                                     .is_small = kind == SMALL});
+                                                     .is_small = kind == SMALL,
+                                                     .is_wgmma = p.work.is_wgmma});
     p.tensor_s = p.work.products / h100.products / h100.sms.n / h100.clock_hz;
     p.l2_s = p.l2_bytes / h100.l2;
     p.memory_s = call->bytes / h100.memory;

@@ -55,32 +55,19 @@ static void read_less(bench_work_of_call *call, double rows, double weights)
     call->weights *= 1 - weights;
 }
 
-/* A weight gradient in tiles of that many channels of x and dy, either way round, if
- * they gather less. */
-static void change_wgrad(bench_work_of_call *call, int one, int other)
-{
-    const cuda_wgrad_tile is = cuda_wgrad_square(call->c_in, call->c_out, true);
-    const cuda_wgrad_tile way[] = {{one, other}, {other, one}};
-    double least = cuda_wgrad_gathers(call->c_in, call->c_out, is);
-    const double now = least;
-
-    if (!is_op(call, "conv_grad_weight"))
-        return;
-    for (int i = 0; i < 2; i++)
-        least = fmin(least, cuda_wgrad_gathers(call->c_in, call->c_out, way[i]));
-    read_less(call, 1 - least / now, 0);
-}
-
-static void change_wgrad_256x128(bench_work_of_call *call, case_rates *rates)
-{
-    (void)rates;
-    change_wgrad(call, 256, 128);
-}
-
+/* Weight gradients in tiles of 256 x 256 channels, each of two blocks that exchange half
+ * of what one side gathers. */
 static void change_wgrad_256x256(bench_work_of_call *call, case_rates *rates)
 {
+    const cuda_wgrad_tile is =
+        cuda_wgrad_choose(call->is_wgmma, call->c_in, call->c_out);
+    const cuda_wgrad_tile pair = {256, 256, true};
+    const double now = cuda_wgrad_gathers(call->c_in, call->c_out, is);
+    const double then = cuda_wgrad_gathers(call->c_in, call->c_out, pair);
+
     (void)rates;
-    change_wgrad(call, 256, 256);
+    if (is_op(call, "conv_grad_weight") && then < now)
+        read_less(call, 1 - then / now, 0);
 }
 
 /* Four blocks share the weights that two share now; they walk through more offsets that
@@ -138,7 +125,6 @@ static const struct {
     {"15 % of the second resource",
      {1, L2, H100, 1.5e-6, 3e-6, 0.15, 0, 0, 0, 0},
      NULL},
-    {"weight gradients 256 x 128", HONEST(L2, H100), change_wgrad_256x128},
     {"weight gradients 256 x 256", HONEST(L2, H100), change_wgrad_256x256},
     {"clusters of four", HONEST(L2, H100), change_clusters},
     {"256 columns cut along k", HONEST(L2, H100), change_stream_k},
