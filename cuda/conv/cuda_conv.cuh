@@ -10,6 +10,8 @@
  *                  cuda_mma.cuh             v  stages in shared memory, products
  *                  cuda_conv_out.cuh        epilogue: y and the sums of batch norm
  *     x, dy, pairs --> cuda_wgrad.cu        weight gradient (cuda_wgrad.cuh)
+ *                  \-> cuda_wgrad_wgmma.cu   wgmma: wide bf16 layers on sm_90
+ *                  cuda_wgrad_block.cuh     items, copies to the stages
  *
  * Four families of tiles, and the place where a tile is added and chosen. On sm_90 bf16
  * calls that gain from it (cuda_wgmma_gains) go to wgmma, all others to mma.sync:
@@ -18,7 +20,8 @@
  *                        at three numbers of rows, else by cuda_tile_by_formula
  *     fp32, narrow rows  launch_narrow of cuda_conv.cu; cuda_fewest_columns
  *     wgmma              narrow, wide of cuda_conv_wgmma.cu; cuda_wgmma_choose
- *     weight gradient    launches of cuda_wgrad.cu; cuda_wgrad_edge
+ *     weight gradient    launches of cuda_wgrad.cu; cuda_wgrad_square, and with wgmma
+ *                        cuda_wgrad_choose
  * tests/tools/cuda_code.py has limits for the machine code of each, and
  * tests/results/code-sm_90.txt shows it. All of them form the sums of batch norm by
  * CUDA_TILE_ROWS rows, so that no bit depends on the tile. The packed weights

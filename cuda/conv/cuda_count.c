@@ -205,37 +205,63 @@ void cuda_count_conv(const cuda_conv_shape *s, const cuda_row_tiles *tiles,
 
 /* ---- weight gradient ---- */
 
-void cuda_count_wgrad(sp_precision precision, int c_in, int c_out, const int32_t *start,
-                      int n_lists, int64_t n, cuda_work *work)
+int64_t cuda_count_list(const cuda_wgrad_shape *s, int i)
 {
-    const int chunk = 16 / elem_bytes(precision);
-    const bool whole = c_in % chunk == 0 && c_out % chunk == 0;
-    const bool is_wide = whole && precision != SP_FP32;
-    const int edge = cuda_wgrad_edge(c_in, c_out, is_wide);
-    const int tiles = cuda_wgrad_tiles(c_in, c_out, edge);
-    const int item = cuda_wgrad_item(c_in, c_out);
-    const int of_k_tile = precision == SP_BF16 ? 32 : 16;
-    int64_t items = 0, steps = 0, pairs = start ? start[n_lists] - start[0] : n;
+    return s->start ? s->start[i + 1] - s->start[i] : s->n;
+}
 
-    for (int i = 0; i < n_lists; i++) {
-        int64_t left = start ? start[i + 1] - start[i] : n;
+static void describe_wgrad(const cuda_wgrad_shape *s, cuda_wgrad_tile tile, bool whole,
+                           cuda_work *work)
+{
+    const char *warps = s->precision == SP_FP32 ? "2x1"
+                        : tile.in == 128        ? "2x4"
+                                                : "2x2";
 
-        for (; left > 0; left -= item, items++)
-            steps += ((left < item ? left : item) + of_k_tile - 1) / of_k_tile;
+    work->is_wgmma = tile.is_wgmma;
+    work->rows = tile.in;
+    work->columns = tile.out;
+    work->cluster = 1;
+    work->across = cuda_wgrad_tiles(s->c_in, s->c_out, tile);
+    work->item = cuda_wgrad_item(s->c_in, s->c_out, s->K, tile.is_wgmma);
+    work->depth = tile.is_wgmma ? 64 : s->precision == SP_BF16 ? 32 : 16;
+    if (tile.is_wgmma)
+        snprintf(work->kernel, sizeof work->kernel, "wgrad bf16 %dx%d whole", tile.in,
+                 tile.out);
+    else
+        snprintf(work->kernel, sizeof work->kernel, "wgrad %s %d %s %s",
+                 sp_precision_word[s->precision], tile.in, warps,
+                 whole ? "whole" : "any");
+}
+
+void cuda_count_wgrad(const cuda_wgrad_shape *s, cuda_work *work)
+{
+    const int chunk = 16 / elem_bytes(s->precision);
+    const bool whole = s->c_in % chunk == 0 && s->c_out % chunk == 0;
+    const bool is_wgmma = s->is_wgmma && s->precision == SP_BF16;
+    const cuda_wgrad_tile tile = whole && s->precision != SP_FP32
+                                     ? cuda_wgrad_choose(is_wgmma, s->c_in, s->c_out)
+                                     : cuda_wgrad_square(s->c_in, s->c_out, false);
+    int64_t items = 0, steps = 0, pairs = 0;
+
+    *work = (cuda_work){0};
+    describe_wgrad(s, tile, whole, work);
+    for (int i = 0; i < s->n_lists; i++) {
+        int64_t left = cuda_count_list(s, i);
+
+        pairs += left;
+        for (; left > 0; left -= work->item, items++)
+            steps += cuda_count_steps(work, left);
     }
-    *work = (cuda_work){.rows = edge, .columns = edge, .cluster = 1, .across = tiles};
-    snprintf(work->kernel, sizeof work->kernel, "wgrad %s %d %s %s",
-             sp_precision_word[precision], edge,
-             precision == SP_FP32 ? "2x1"
-             : edge == 128        ? "2x4"
-                                  : "2x2",
-             whole ? "whole" : "any");
-    work->n_blocks = items * tiles;
-    work->gathered = (double)pairs * elem_bytes(precision) *
-                     ((double)c_in * ((c_out + edge - 1) / edge) +
-                      (double)c_out * ((c_in + edge - 1) / edge));
-    work->weights = 8.0 * (double)items * c_in * c_out;
-    work->plan = start ? 8.0 * (double)pairs * tiles : 0;
-    work->k_tiles = (double)steps * tiles;
-    work->products = (double)steps * of_k_tile * edge * edge * tiles;
+    work->n_blocks = items * work->across;
+    work->gathered = (double)pairs * elem_bytes(s->precision) *
+                     cuda_wgrad_gathers(s->c_in, s->c_out, tile);
+    work->weights = 8.0 * (double)items * s->c_in * s->c_out;
+    work->plan = s->start ? 8.0 * (double)pairs * work->across : 0;
+    work->k_tiles = (double)steps * work->across;
+    work->products = work->k_tiles * work->depth * work->rows * work->columns;
+}
+
+int64_t cuda_count_steps(const cuda_work *work, int64_t left)
+{
+    return ((left < work->item ? left : work->item) + work->depth - 1) / work->depth;
 }

@@ -43,10 +43,11 @@ typedef struct cuda_conv_shape {
 /* The work of one kernel. Bytes are those that pass through the L2. */
 typedef struct cuda_work {
     char kernel[40];   /* its name in tests/results/code-sm_90.txt */
-    bool is_wgmma;     /* it multiplies by wgmma: k-tiles of four units */
+    bool is_wgmma;     /* it multiplies by wgmma: k-tiles of 64 */
     int rows, columns; /* rows: of a cluster's blocks together */
     int cluster;       /* blocks that share a list of offsets and the weights */
-    int across;        /* tiles of columns */
+    int across;        /* tiles of columns, or of a matrix of the weight gradient */
+    int item, depth;   /* pairs of its items, and of a k-tile */
     int64_t n_blocks;
     double gathered; /* bytes of rows that are copied to shared memory */
     double weights;  /* bytes of weights, or of the slots of a weight gradient */
@@ -66,9 +67,21 @@ void cuda_count_conv(const cuda_conv_shape *shape, const cuda_row_tiles *tiles,
 void cuda_count_block(const cuda_conv_shape *shape, const cuda_row_tiles *tiles,
                       const cuda_work *work, int t, double *k_tiles, double *products);
 
-/* Counts a weight gradient over n_lists lists (of a sample and an offset) of
- * start[i + 1] - start[i] pairs; start NULL, without a map: of n pairs each. */
-void cuda_count_wgrad(sp_precision precision, int c_in, int c_out, const int32_t *start,
-                      int n_lists, int64_t n, cuda_work *work);
+/* A weight gradient over n_lists lists (of a sample and an offset) of start[i + 1] -
+ * start[i] pairs; start NULL, without a map: of n pairs each. */
+typedef struct cuda_wgrad_shape {
+    sp_precision precision;
+    int K, c_in, c_out;
+    const int32_t *start; /* [n_lists + 1] or NULL */
+    int n_lists;
+    int64_t n;
+    bool is_wgmma; /* the device has it */
+} cuda_wgrad_shape;
+
+void cuda_count_wgrad(const cuda_wgrad_shape *shape, cuda_work *work);
+/* The pairs of list i; the k-tiles of an item at whose begin `left` pairs of its list
+ * are left. */
+int64_t cuda_count_list(const cuda_wgrad_shape *shape, int i);
+int64_t cuda_count_steps(const cuda_work *work, int64_t left);
 
 #endif

@@ -162,30 +162,92 @@ static inline cuda_wgmma_tile cuda_wgmma_choose(cuda_sms sms, int64_t n, int K, 
 
 /* ---- weight gradient (cuda_wgrad.cu) ---- */
 
-enum { CUDA_SHORT_ITEM = 2048, CUDA_LONG_ITEM = 4096 };
+enum {
+    CUDA_SHORT_ITEM = 2048,
+    CUDA_LONG_ITEM = 4096,
+    /* Channels of a tile of wgmma (cuda_wgrad_wgmma.cu), and the fewest of x and of dy
+     * that it serves: with fewer, most of its products would be idle. */
+    CUDA_WGRAD_NARROW = 128,
+    CUDA_WGRAD_WIDE = 256,
+    CUDA_WGRAD_LEAST = 64
+};
 
-static inline int cuda_wgrad_tiles(int c_in, int c_out, int t)
+/* A tile of the weight gradient: channels of x and of dy. */
+typedef struct cuda_wgrad_tile {
+    int in, out;
+    bool is_wgmma;
+} cuda_wgrad_tile;
+
+static inline int cuda_wgrad_tiles(int c_in, int c_out, cuda_wgrad_tile t)
 {
-    return (c_in + t - 1) / t * ((c_out + t - 1) / t);
+    return (c_in + t.in - 1) / t.in * ((c_out + t.out - 1) / t.out);
 }
 
-/* The edge of a tile: least arithmetic, when the gathers of a tile count as 64 channels
- * more. is_wide: edges of 96 and 128 exist too. */
-static inline int cuda_wgrad_edge(int c_in, int c_out, bool is_wide)
+/* The channels that all tiles gather for a pair: a row of x for each tile along dy, and
+ * the other way round. */
+static inline int cuda_wgrad_gathers(int c_in, int c_out, cuda_wgrad_tile t)
 {
-    int best = 32;
+    return c_in * ((c_out + t.out - 1) / t.out) + c_out * ((c_in + t.in - 1) / t.in);
+}
 
-    for (int t = 64; t <= (is_wide ? 128 : 64); t += 32)
-        if (cuda_wgrad_tiles(c_in, c_out, t) * t * (t + 64) <=
-            cuda_wgrad_tiles(c_in, c_out, best) * best * (best + 64))
-            best = t;
+/* The square tile of mma.sync, or of fp32: least arithmetic, when the gathers of a tile
+ * count as 64 channels more. is_wide: edges of 96 and 128 exist too. */
+static inline cuda_wgrad_tile cuda_wgrad_square(int c_in, int c_out, bool is_wide)
+{
+    cuda_wgrad_tile best = {32, 32, false};
+
+    for (int t = 64; t <= (is_wide ? 128 : 64); t += 32) {
+        const cuda_wgrad_tile next = {t, t, false};
+        if (cuda_wgrad_tiles(c_in, c_out, next) * t * (t + 64) <=
+            cuda_wgrad_tiles(c_in, c_out, best) * best.in * (best.in + 64))
+            best = next;
+    }
     return best;
 }
 
-/* The number of pairs of an item. */
-static inline int cuda_wgrad_item(int c_in, int c_out)
+/* The clocks of an SM for a pair in bf16, by spbench roofline's rates of an H100: 24
+ * bytes through the L2, 1638 products by wgmma and 1270 by mma.sync in a clock. */
+static inline double cuda_wgrad_clocks(int c_in, int c_out, cuda_wgrad_tile t)
 {
-    return cuda_wgrad_tiles(c_in, c_out, 128) < 4 ? CUDA_SHORT_ITEM : CUDA_LONG_ITEM;
+    const double l2 = 2.0 * cuda_wgrad_gathers(c_in, c_out, t) / 24;
+    const double products = (double)cuda_wgrad_tiles(c_in, c_out, t) * t.in * t.out /
+                            (t.is_wgmma ? 1638 : 1270);
+
+    return l2 > products ? l2 : products;
+}
+
+/* The tile of rows of whole chunks. is_wgmma: in bf16, on a device that has wgmma; then
+ * wgmma's tile, the wide side along the channels that so gather least, if that saves at
+ * least an eighth. The number of pairs has no say: the order of sums inside the tensor
+ * cores may differ, and a sample's bits must not depend on the batch. */
+static inline cuda_wgrad_tile cuda_wgrad_choose(bool is_wgmma, int c_in, int c_out)
+{
+    const cuda_wgrad_tile square = cuda_wgrad_square(c_in, c_out, true);
+    const cuda_wgrad_tile along_dy = {CUDA_WGRAD_NARROW, CUDA_WGRAD_WIDE, true};
+    const cuda_wgrad_tile along_x = {CUDA_WGRAD_WIDE, CUDA_WGRAD_NARROW, true};
+    const cuda_wgrad_tile best = cuda_wgrad_clocks(c_in, c_out, along_x) <
+                                         cuda_wgrad_clocks(c_in, c_out, along_dy)
+                                     ? along_x
+                                     : along_dy;
+
+    return is_wgmma && c_in % 8 == 0 && c_out % 8 == 0 && c_in >= CUDA_WGRAD_LEAST &&
+                   c_out >= CUDA_WGRAD_LEAST &&
+                   8 * cuda_wgrad_clocks(c_in, c_out, best) <=
+                       7 * cuda_wgrad_clocks(c_in, c_out, square)
+               ? best
+               : square;
+}
+
+/* The number of pairs of an item, for a kernel of K offsets. wgmma has one block of an
+ * SM, so that the few lists of a small kernel are cut into more items to fill the
+ * device. */
+static inline int cuda_wgrad_item(int c_in, int c_out, int K, bool is_wgmma)
+{
+    const cuda_wgrad_tile square = {128, 128, false};
+
+    if (is_wgmma && K < CUDA_TALL_OFFSETS)
+        return CUDA_SHORT_ITEM / 2;
+    return cuda_wgrad_tiles(c_in, c_out, square) < 4 ? CUDA_SHORT_ITEM : CUDA_LONG_ITEM;
 }
 
 #endif

@@ -6,7 +6,8 @@
  * sample and offset are cut into items of fixed length. A block owns one item and T x T
  * of the matrix and writes its sum to the item's slot; a second kernel adds the slots
  * of an offset to dW in order. The sum is therefore in the order of the samples' pairs,
- * whatever order the blocks run in.
+ * whatever order the blocks run in. Wide layers in bf16 have a kernel by wgmma on sm_90
+ * (cuda_wgrad_wgmma.cu); the slots and their sum are the same.
  *
  * A block advances through its item by PAIRS pairs. A ring of STAGES stages is filled
  * by asynchronous copies of both rows of each pair. The row numbers are read one stage
@@ -22,36 +23,17 @@
  * stage. `make check-code` counts the instructions of the loop, registers, shared
  * memory and blocks of an SM (tests/results/code-sm_90.txt).
  */
+#include <algorithm>
 #include <assert.h>
 #include <utility>
 
-#include "cuda/conv/cuda_conv.cuh"
 #include "cuda/conv/cuda_wgrad.cuh"
+#include "cuda/conv/cuda_wgrad_block.cuh"
 
 namespace
 {
 
-enum { STAGES = 4, MAX_ENTRIES = 384 };
 enum { SLOT_BYTES = 64 << 20, SUMS = 4 /* sums of a thread that adds slots */ };
-
-/* The arguments of one round of launches. Entry e is one sample and one offset, the one
- * that follows the offset of entry e - 1. Its pairs are begin[e] .. begin[e + 1] - 1,
- * its items first[e] .. first[e + 1] - 1. */
-struct wgrad_items {
-    int n, k0;     /* entries, offset of entry 0 */
-    bool is_added; /* dW has sums, of earlier rounds or of the caller */
-    int first[MAX_ENTRIES + 1];
-    int32_t begin[MAX_ENTRIES + 1];
-};
-
-/* The arguments of the weight gradient's kernels. */
-struct wgrad_call {
-    const int32_t *in, *out; /* rows of the pairs; NULL: every row with itself */
-    sp_tensor x, dy;
-    int K, item;                                /* item: pairs of an item */
-    bool is_aligned_x, is_aligned_dy, is_whole; /* is_whole: rows of whole chunks */
-    float *part;                                /* [items][c_in][c_out] */
-};
 
 template <sp_precision P, int T_, int WM_, int WN_, int BLOCKS_> struct wgrad_tile {
     enum {
@@ -66,152 +48,70 @@ template <sp_precision P, int T_, int WM_, int WN_, int BLOCKS_> struct wgrad_ti
     typedef wgrad_product<P, T, MT, NT> product;
     typedef cuda_operand<P> operand;
     enum {
-        CHUNKS = T / operand::CHUNK,      /* chunks of a row */
-        LANES = THREADS / product::PAIRS, /* threads of a row */
-        N = CHUNKS / LANES,               /* chunks of a thread, for each operand */
-        OPERAND_BYTES = product::PAIRS * product::ROW_BYTES,
-        STAGE_BYTES = 2 * OPERAND_BYTES,
+        T_X = T,
+        T_DY = T,
+        PAIRS = product::PAIRS,
+        AT_ONCE = PAIRS,
+        CHUNKS = T / operand::CHUNK, /* chunks of a row */
+        LANES = THREADS / PAIRS,     /* threads of a row */
+        X = CHUNKS / LANES,          /* chunks of a thread */
+        DY = X,
+        DY_AT = PAIRS * product::ROW_BYTES,
+        STAGES = 4,
+        STAGE_BYTES = 2 * DY_AT,
         SHARED = STAGES * STAGE_BYTES
     };
     static_assert(MT * WM * 16 == T && NT * WN * 8 == T && NT % 2 == 0, "warp tile");
     static_assert((int)SHARED <= (int)CUDA_LEAST_BYTES, "shared memory of a tile");
-    static_assert(N * LANES == CHUNKS && LANES * product::PAIRS == THREADS, "chunks");
+    static_assert(X * LANES == CHUNKS && LANES * PAIRS == THREADS, "chunks");
 
     /* The number of chunk e of thread `lane` of a row. If four threads copy half a row
      * of 128 bytes at a time, odd rows begin with the other half, so that eight threads
      * write to all banks. */
     __device__ static int chunk(int row, int lane, int e)
     {
-        const bool is_exchanged = N == 2 && LANES == 4 && product::ROW_BYTES == 128;
+        const bool is_exchanged = X == 2 && LANES == 4 && product::ROW_BYTES == 128;
 
         return lane + LANES * (is_exchanged ? e ^ (row & 1) : e);
     }
+
+    __device__ static int at(int row, int q) { return product::at(row, q); }
 };
 
-/* IS_WHOLE: rows are aligned and consist of whole chunks. */
-template <class W, bool IS_WHOLE> struct wgrad_block {
-    typedef typename W::operand operand;
+template <class W, bool IS_WHOLE> struct mma_wgrad_block : wgrad_block<W, IS_WHOLE> {
+    typedef wgrad_block<W, IS_WHOLE> base;
+    using base::a;
+    using base::i0;
+    using base::o0;
 
-    const wgrad_call &a;
-    char *stages;
-    int32_t begin, count;  /* pairs of the item */
-    int i0, o0;            /* the block's first row and column of the matrix */
-    int pair, lane;        /* of a stage: the pair that this thread copies */
-    int32_t at, left;      /* its next pair; how many pairs of the item begin there */
-    int32_t row_x, row_dy; /* rows of the next stage to load; -1 if absent */
-    uint32_t ring;         /* the shared address of `stages` */
-
-    __device__ wgrad_block(const wgrad_call &call, const wgrad_items &items,
-                           char *shared)
-        : a(call), stages(shared)
+    __device__ mma_wgrad_block(const wgrad_call &call, const wgrad_items &items,
+                               char *shared)
+        : base(call, items, shared)
     {
-        const int across = (a.dy.c + W::T - 1) / W::T, item = (int)blockIdx.x;
-        int low = 0, high = items.n - 1;
-
-        while (low < high) { /* the last entry that begins at or before the item */
-            const int middle = (low + high + 1) / 2;
-            if (items.first[middle] <= item)
-                low = middle;
-            else
-                high = middle - 1;
-        }
-        begin = items.begin[low] + (item - items.first[low]) * a.item;
-        count = min(a.item, items.begin[low + 1] - begin);
-        i0 = (int)blockIdx.y / across * W::T;
-        o0 = (int)blockIdx.y % across * W::T;
-        ring = sp_shared_base(stages);
-        pair = (int)threadIdx.x / W::LANES;
-        lane = (int)threadIdx.x % W::LANES;
-        at = begin + pair;
-        left = count - pair;
-    }
-
-    /* Reads the rows of this thread's pair of the next stage. */
-    __device__ void fetch_rows()
-    {
-        const bool is_there = left > 0;
-
-        row_x = row_dy = is_there ? at : -1;
-        if (is_there && a.in) {
-            row_x = a.in[at];
-            row_dy = a.out[at];
-        }
-        at += W::product::PAIRS;
-        left -= W::product::PAIRS;
-    }
-
-    /* Begins the copies of this thread's part of a row to the operand that begins at
-     * byte `to` of the ring. */
-    __device__ void load(const sp_tensor &t, bool is_aligned, int c0, int32_t row,
-                         int to) const
-    {
-        const unsigned pitch = (unsigned)t.ld * operand::BYTES;
-        const int bytes = t.c * operand::BYTES - c0 * operand::BYTES;
-        const char *from = (const char *)t.data + c0 * operand::BYTES;
-
-#pragma unroll
-        for (int e = 0; e < W::N; e++) {
-            const int q = W::chunk(pair, lane, e), first = q * CUDA_CHUNK_BYTES;
-            const int place = to + W::product::at(pair, q);
-            const int n = row < 0 ? 0 : cuda_chunk_bytes(first, bytes);
-
-            if (IS_WHOLE)
-                sp_copy_chunk(ring + place,
-                              from + first + (uint64_t)(unsigned)row * pitch,
-                              first < bytes ? row : -1, 0);
-            else
-                cuda_copy_chunk(stages + place,
-                                n ? from + first + (size_t)row * pitch
-                                  : (const char *)t.data,
-                                n, is_aligned);
-        }
-    }
-
-    __device__ static int stage_at(int step)
-    {
-        return step % STAGES * W::STAGE_BYTES;
-    }
-
-    __device__ void load_stage(int step)
-    {
-        load(a.x, a.is_aligned_x, i0, row_x, stage_at(step));
-        load(a.dy, a.is_aligned_dy, o0, row_dy, stage_at(step) + W::OPERAND_BYTES);
     }
 
     __device__ void walk(float (&sum)[W::MT][W::NT][4])
     {
-        const int steps = (count + W::product::PAIRS - 1) / W::product::PAIRS;
+        const int steps = base::n_steps();
         const int warp = (int)threadIdx.x / 32;
         const typename W::product::fragments fragments =
-            W::product::find(stages, warp % W::WM * W::MT * 16, W::OPERAND_BYTES,
+            W::product::find(base::stages, warp % W::WM * W::MT * 16, W::DY_AT,
                              warp / W::WM * W::NT * 8);
 
-        sp_reads_ahead(); /* the pairs, which are the map's */
-        fetch_rows();
-        sp_grid_wait();
-#pragma unroll 1
-        for (int s = 0; s < STAGES - 1; s++) {
-            if (s < steps)
-                load_stage(s);
-            sp_copy_commit();
-            fetch_rows();
-        }
+        base::template load_first<W::STAGES - 1>();
 #pragma unroll 1
         for (int step = 0; step < steps; step++) {
-            sp_copy_wait<STAGES - 2>();
+            sp_copy_wait<W::STAGES - 2>();
             __syncthreads(); /* this step has landed, the one before has been read */
-            if (step + STAGES - 1 < steps)
-                load_stage(step + STAGES - 1);
-            sp_copy_commit();
-            fetch_rows();
-            W::product::multiply(fragments, stage_at(step), sum);
+            base::load_next(step + W::STAGES - 1);
+            W::product::multiply(fragments, base::stage_at(step), sum);
         }
     }
 
     __device__ void write(const float (&sum)[W::MT][W::NT][4]) const
     {
         const int warp = (int)threadIdx.x / 32;
-        float *slot = a.part + (size_t)blockIdx.x * a.x.c * a.dy.c;
+        float *slot = base::slot();
 
 #pragma unroll
         for (int m = 0; m < W::MT; m++)
@@ -235,7 +135,7 @@ __global__ void __launch_bounds__(W::THREADS, W::BLOCKS)
     wgrad_kernel(wgrad_call a, wgrad_items items)
 {
     SP_SHARED_BYTES(stages);
-    wgrad_block<W, IS_WHOLE> b(a, items, stages);
+    mma_wgrad_block<W, IS_WHOLE> b(a, items, stages);
     float sum[W::MT][W::NT][4] = {};
 
     b.walk(sum);
@@ -266,18 +166,28 @@ __global__ void __launch_bounds__(256)
 
 /* ---- launch ---- */
 
+bool has_whole_chunks(sp_tensor t)
+{
+    return (size_t)t.c * sp_elem_bytes(t.elem) % CUDA_CHUNK_BYTES == 0;
+}
+
+bool wgrad_is_wgmma(const sp_backend *be, int c_in, int c_out)
+{
+    return cuda_wgrad_choose(be->is_wgmma && be->precision == SP_BF16, c_in, c_out)
+        .is_wgmma;
+}
+
 template <class W, bool IS_WHOLE>
 sp_status wgrad_launch(sp_backend *be, const wgrad_call &a, const wgrad_items &items)
 {
     static int ready_on = -1; /* the device that it is prepared for */
-    const unsigned tiles =
-        (unsigned)((a.x.c + W::T - 1) / W::T) * (unsigned)((a.dy.c + W::T - 1) / W::T);
+    const int tiles = cuda_wgrad_tiles(a.x.c, a.dy.c, {W::T, W::T, false});
 
     SP_TRY(cuda_gemm_ready(be, &ready_on, wgrad_kernel<W, IS_WHOLE, W::SHARED>,
                            "wgrad_kernel", W::T, W::THREADS, W::SHARED, W::BLOCKS));
     SP_LAUNCH_SHARED((wgrad_kernel<W, IS_WHOLE, W::SHARED>),
-                     dim3((unsigned)items.first[items.n], tiles), dim3(W::THREADS),
-                     W::SHARED, cuda_of(be)->compute, a, items);
+                     dim3((unsigned)tiles, (unsigned)items.first[items.n]),
+                     dim3(W::THREADS), W::SHARED, cuda_of(be)->compute, a, items);
     return cuda_launched("wgrad_kernel");
 }
 
@@ -288,7 +198,7 @@ sp_status wgrad_launch_narrow(sp_backend *be, const wgrad_call &a,
 {
     enum { IS_EXACT = P == SP_FP32, WN = IS_EXACT ? 1 : 2 };
 
-    if (cuda_wgrad_edge(a.x.c, a.dy.c, false) == 32)
+    if (cuda_wgrad_square(a.x.c, a.dy.c, false).in == 32)
         return wgrad_launch<wgrad_tile<P, 32, 2, WN, IS_EXACT ? 8 : 4>, IS_WHOLE>(
             be, a, items);
     return wgrad_launch<wgrad_tile<P, 64, 2, WN, IS_EXACT ? 4 : 3>, IS_WHOLE>(be, a,
@@ -301,7 +211,9 @@ sp_status wgrad_launch_tensor(sp_backend *be, const wgrad_call &a,
 {
     if (!a.is_whole)
         return wgrad_launch_narrow<P, false>(be, a, items);
-    switch (cuda_wgrad_edge(a.x.c, a.dy.c, true)) {
+    if (wgrad_is_wgmma(be, a.x.c, a.dy.c))
+        return cuda_wgrad_wgmma(be, a, items);
+    switch (cuda_wgrad_square(a.x.c, a.dy.c, true).in) {
     case 32:
     case 64:
         return wgrad_launch_narrow<P, true>(be, a, items);
@@ -346,7 +258,7 @@ sp_status wgrad_add_entry(sp_backend *be, const wgrad_call &a, int k, int32_t be
     do {
         int need = (end - begin + a.item - 1) / a.item, room;
 
-        if (items->n == MAX_ENTRIES || items->first[items->n] == max_items)
+        if (items->n == WGRAD_MOST_ENTRIES || items->first[items->n] == max_items)
             SP_TRY(wgrad_flush(be, a, items, dw));
         if (items->n == 0)
             items->k0 = k;
@@ -370,19 +282,40 @@ const int32_t *pair_starts(const sp_conv_wgrad_args *args)
              : args->sample_row + args->sample0;
 }
 
+/* The number of pairs of an item. */
+int wgrad_item_of(const sp_backend *be, int K, int c_in, int c_out)
+{
+    return cuda_wgrad_item(c_in, c_out, K, wgrad_is_wgmma(be, c_in, c_out));
+}
+
 /* The number of slots for n_entries lists that have `pairs` pairs together. */
-size_t slots_of(int c_in, int c_out, int64_t pairs, int n_entries)
+size_t slots_of(int c_in, int c_out, int64_t pairs, int n_entries, int item)
 {
     const size_t slot = (size_t)c_in * (size_t)c_out;
-    const size_t most = SLOT_BYTES / (slot * sizeof(float)) + 1;
-    const size_t all = (size_t)pairs / cuda_wgrad_item(c_in, c_out) + (size_t)n_entries;
+    const size_t most =
+        std::min(SLOT_BYTES / (slot * sizeof(float)) + 1, (size_t)WGRAD_MOST_ITEMS);
+    const size_t all = (size_t)(pairs / item) + (size_t)n_entries;
 
     return most < all ? most : all;
 }
 
-bool has_whole_chunks(sp_tensor t)
+/* Makes the rows of x and dy operands. Those that wgmma is for are aligned: the pitch of
+ * a row must not change which kernel multiplies, since bits may differ. */
+sp_status wgrad_take_operands(sp_backend *be, wgrad_call *a)
 {
-    return (size_t)t.c * sp_elem_bytes(t.elem) % CUDA_CHUNK_BYTES == 0;
+    const bool is_wgmma = wgrad_is_wgmma(be, a->x.c, a->dy.c);
+
+    SP_TRY(cuda_as_operand(be, &a->x));
+    SP_TRY(cuda_as_operand(be, &a->dy));
+    if (is_wgmma && !cuda_is_aligned(a->x))
+        SP_TRY(cuda_copy_operand(be, &a->x));
+    if (is_wgmma && !cuda_is_aligned(a->dy))
+        SP_TRY(cuda_copy_operand(be, &a->dy));
+    a->is_aligned_x = cuda_is_aligned(a->x);
+    a->is_aligned_dy = cuda_is_aligned(a->dy);
+    a->is_whole = a->is_aligned_x && a->is_aligned_dy && has_whole_chunks(a->x) &&
+                  has_whole_chunks(a->dy);
+    return SP_OK;
 }
 
 sp_status sum_weights(sp_backend *be, const sp_conv_wgrad_args *args)
@@ -390,29 +323,24 @@ sp_status sum_weights(sp_backend *be, const sp_conv_wgrad_args *args)
     const cuda_map *m = args->map ? (const cuda_map *)args->map->device : NULL;
     const size_t slot = (size_t)args->x.c * args->dy.c;
     const int32_t *start = pair_starts(args);
-    const int n_entries = (args->sample1 - args->sample0) * (m ? m->K : 1);
+    const int K = m ? m->K : 1, n_entries = (args->sample1 - args->sample0) * K;
+    const int item = wgrad_item_of(be, K, args->x.c, args->dy.c);
     const size_t max_items =
-        slots_of(args->x.c, args->dy.c, start[n_entries] - start[0], n_entries);
+        slots_of(args->x.c, args->dy.c, start[n_entries] - start[0], n_entries, item);
     wgrad_call a = {};
     wgrad_items items = {};
 
     items.is_added = args->is_added;
     a.x = args->x;
     a.dy = args->dy;
-    a.K = 1;
+    a.K = K;
+    a.item = item;
     if (m) {
         a.in = m->pair_in;
         a.out = m->pair_out;
-        a.K = m->K;
     }
-    a.item = cuda_wgrad_item(a.x.c, a.dy.c);
     sp_arena_reset(&cuda_of(be)->scratch);
-    SP_TRY(cuda_as_operand(be, &a.x));
-    SP_TRY(cuda_as_operand(be, &a.dy));
-    a.is_aligned_x = cuda_is_aligned(a.x);
-    a.is_aligned_dy = cuda_is_aligned(a.dy);
-    a.is_whole = a.is_aligned_x && a.is_aligned_dy && has_whole_chunks(a.x) &&
-                 has_whole_chunks(a.dy);
+    SP_TRY(wgrad_take_operands(be, &a));
     SP_TRY(SP_TAKE(&cuda_of(be)->scratch, max_items * slot, &a.part));
     for (int e = 0; e < n_entries; e++)
         SP_TRY(wgrad_add_entry(be, a, e % a.K, start[e], start[e + 1], (int)max_items,
@@ -493,10 +421,11 @@ sp_status sp_cuda_join(sp_backend *be)
 
 /* Returns the bytes of the slots. Copies of fp32 operands for bf16 tensor cores are
  * small and not counted. */
-sp_conv_bytes sp_cuda_conv_bytes(const sp_backend *, int K, int c_in, int c_out,
+sp_conv_bytes sp_cuda_conv_bytes(const sp_backend *be, int K, int c_in, int c_out,
                                  int n_samples, int64_t, int64_t pairs)
 {
-    const size_t slots = slots_of(c_in, c_out, pairs, n_samples * K);
+    const size_t slots =
+        slots_of(c_in, c_out, pairs, n_samples * K, wgrad_item_of(be, K, c_in, c_out));
 
     return {(int64_t)(slots * (size_t)c_in * (size_t)c_out * sizeof(float)), 0};
 }

@@ -5,8 +5,9 @@
  *     plan     coordinates --> cuda_plan.cu, cuda_plan_levels.cu
  *                          --> cuda_plan_maps.cu, cuda_plan_lists.cu
  *                                                   |  kernel maps (cuda_map.h)
- *     conv     cuda_conv_pack.cu --> cuda_conv.cu, cuda_conv_wgmma.cu, cuda_wgrad.cu;
- *              cuda_tile.h lists their tiles, cuda_tiles.cu times them and chooses
+ *     conv     cuda_conv_pack.cu --> cuda_conv.cu, cuda_conv_wgmma.cu;
+ *              cuda_wgrad.cu, cuda_wgrad_wgmma.cu; cuda_tile.h lists their tiles,
+ *              cuda_tiles.cu times them and chooses
  *     rows     cuda_norm.cu, cuda_sums.cu, cuda_pointwise.cu, cuda_pool.cu,
  *              cuda_interpolate.cu, cuda_loss.cu, cuda_optim.cu
  *     reduce   sums over ranks: NCCL, MPI through pinned memory, peer memory

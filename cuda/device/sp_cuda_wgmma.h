@@ -11,6 +11,7 @@
  *     sp_wgmma_fence        before the first product that follows any other access to
  *                           the sums' registers
  *     sp_wgmma, ...         D += A B, in the order in which they are issued
+ *     sp_wgmma_transposed   the same with operands that lie the other way
  *     sp_wgmma_commit       closes a group of the products since the last commit
  *     sp_wgmma_wait<P>      returns when all but the latest P groups are complete. Only
  *                           then, and after a barrier, since other warps read them too,
@@ -33,6 +34,13 @@
  * byte offset is not used. Chunk q (16 bytes) of row r is at chunk q ^ r % 8. The 16
  * elements of the inner dimension that a product reads begin at the start address; for
  * the next 16 the start address advances by 32 bytes within the first row.
+ *
+ * sp_wgmma_transposed reads operands with contiguous rows of A and columns of B
+ * ("M-major", "N-major"), for 16-bit elements only. Under the same swizzle an atom has
+ * 64 of these contiguous elements for 8 of the inner dimension, 128 bytes each. The
+ * stride is the distance to the next 8 of the inner dimension, the leading byte offset
+ * the distance to the next 64 elements. For the next 16 of the inner dimension the
+ * start address advances by two strides.
  */
 #ifndef SP_CUDA_WGMMA_H
 #define SP_CUDA_WGMMA_H
@@ -90,23 +98,33 @@ __device__ __forceinline__ void sp_wgmma(float (&d)[64], uint64_t a, uint64_t b)
                  : "l"(a), "l"(b));
 }
 
+/* TRANSPOSED: "0" or "1", of A and of B. */
+#define SP_WGMMA_256(TRANSPOSED)                                                       \
+    asm volatile(                                                                      \
+        "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 "                       \
+        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"                      \
+        "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"             \
+        "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"             \
+        "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63,"             \
+        "%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,"             \
+        "%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95,"             \
+        "%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,"      \
+        "%111,%112,%113,%114,%115,%116,%117,%118,%119,"                                \
+        "%120,%121,%122,%123,%124,%125,%126,%127}, "                                   \
+        "%128, %129, 1, 1, 1, " TRANSPOSED ", " TRANSPOSED ";"                         \
+        : SP_SUMS_128(d)                                                               \
+        : "l"(a), "l"(b))
+
 template <>
 __device__ __forceinline__ void sp_wgmma(float (&d)[128], uint64_t a, uint64_t b)
 {
-    asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 "
-        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
-        "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
-        "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"
-        "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63,"
-        "%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,"
-        "%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95,"
-        "%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,"
-        "%112,%113,%114,%115,%116,%117,%118,%119,"
-        "%120,%121,%122,%123,%124,%125,%126,%127}, "
-        "%128, %129, 1, 1, 1, 0, 0;"
-        : SP_SUMS_128(d)
-        : "l"(a), "l"(b));
+    SP_WGMMA_256("0");
+}
+
+__device__ __forceinline__ void sp_wgmma_transposed(float (&d)[128], uint64_t a,
+                                                    uint64_t b)
+{
+    SP_WGMMA_256("1");
 }
 
 #endif

@@ -10,9 +10,9 @@
  * device's precision. Local; some milliseconds. */
 sp_status sp_selftest_device(sp_backend *device);
 /* Compares wgmma with mma.sync, for devices with is_wgmma. Both instructions compute
- * one convolution and one input gradient with everything that their epilogues form, and
- * a convolution with each of the tiles that use weights loaded by a cluster. SP_EDEVICE
- * names the quantity that deviates. Local; some milliseconds. */
+ * one convolution and one input gradient with everything that their epilogues form, a
+ * convolution with each of the tiles that use weights loaded by a cluster, and a weight
+ * gradient. SP_EDEVICE names the quantity that deviates. Local; some milliseconds. */
 sp_status sp_selftest_wgmma(sp_backend *device);
 
 #endif

@@ -1,4 +1,5 @@
-/* A convolution and an input gradient, each computed with mma.sync and with wgmma. */
+/* A convolution, an input gradient and a weight gradient, each computed with mma.sync
+ * and with wgmma. */
 #include "api/sp_selftest.h"
 
 #include <assert.h>
@@ -180,15 +181,15 @@ static double selftest_value(const problem *p, const void *y, int row, int j)
 }
 
 /* Written as "<=", not "not >", so that NaN fails. */
-static sp_status selftest_wgmma_judge(const char *what, bool is_grad, double deviation,
-                                      double most)
+static sp_status selftest_wgmma_judge(const char *what, const char *call,
+                                      double deviation, double most)
 {
     if (deviation <= most)
         return SP_OK;
     return SP_FAIL(SP_EDEVICE,
                    "run.wgmma: %s of a small %s deviate by %.3g from those without it, "
                    "at most %.3g expected: set run.wgmma = false",
-                   what, is_grad ? "input gradient" : "convolution", deviation, most);
+                   what, call, deviation, most);
 }
 
 static double worse(double a, double b)
@@ -200,6 +201,7 @@ static sp_status selftest_wgmma_compare(const problem *p, void *const y[2],
                                         double *const sums[2])
 {
     const bool is_grad = p->shape->is_grad;
+    const char *call = is_grad ? "input gradient" : "convolution";
     const double relative = p->y.elem == SP_ELEM_BF16 ? TOLERANCE_BF16 : TOLERANCE;
     double largest = 0, off = 0, sums_off = 0;
 
@@ -212,9 +214,9 @@ static sp_status selftest_wgmma_compare(const problem *p, void *const y[2],
         }
     for (size_t i = 0; i < p->sums_n; i++)
         sums_off = worse(sums_off, fabs(sums[0][i] - sums[1][i]));
-    SP_TRY(selftest_wgmma_judge("values", is_grad, off, relative * largest));
+    SP_TRY(selftest_wgmma_judge("values", call, off, relative * largest));
     /* A sum has 128 rows, each times 2 |v| or, in the gradient, times |xhat| <= 2. */
-    return selftest_wgmma_judge("sums", is_grad, sums_off,
+    return selftest_wgmma_judge("sums", call, sums_off,
                                 p->backend->ops->fused_parts(ROWS, 1).rows * 2 *
                                     relative * largest * (is_grad ? 1 : largest));
 }
@@ -240,6 +242,53 @@ static sp_status selftest_check(problem *p)
     return rc;
 }
 
+/* ---- weight gradient ---- */
+
+/* Computes the weight gradient of the present shape, whose convolution has been
+ * compared, with one of the two instructions; copies it to host memory. */
+static sp_status selftest_grad_weight(problem *p, bool is_wgmma, float *dw, size_t n,
+                                      float *host)
+{
+    const sp_backend_ops *ops = p->backend->ops;
+    const sp_conv_wgrad_args args = {.map = &p->plan.map[0],
+                                     .x = p->x,
+                                     .dy = p->norm_x,
+                                     .sample_row = sample_row,
+                                     .sample1 = 1,
+                                     .dw = dw};
+    sp_status rc;
+
+    SP_TRY(ops->fill(p->backend, dw, 0xff, n * sizeof *dw));
+    p->backend->is_wgmma = is_wgmma;
+    rc = ops->conv_grad_weight(p->backend, &args);
+    p->backend->is_wgmma = true;
+    SP_TRY(rc);
+    return ops->download(p->backend, host, dw, n * sizeof *dw);
+}
+
+static sp_status selftest_check_grad_weight(problem *p)
+{
+    const size_t n = (size_t)K * (size_t)p->x.c * (size_t)p->norm_x.c;
+    float *host = malloc(2 * n * sizeof *host), *dw = NULL;
+    double largest = 0, off = 0;
+    sp_status rc = host ? SP_TAKE(&p->arena, n, &dw)
+                        : SP_FAIL(SP_EMEM, "self-test: out of memory");
+
+    /* wgmma first: a kernel that does nothing would find the other one's sums in the
+     * scratch memory. */
+    for (int way = 0; way < 2 && rc == SP_OK; way++)
+        rc = selftest_grad_weight(p, way == 0, dw, n, host + (size_t)way * n);
+    for (size_t i = 0; i < n && rc == SP_OK; i++) {
+        largest = worse(largest, fabs((double)host[i]));
+        off = worse(off, fabs((double)host[i] - (double)host[n + i]));
+    }
+    if (rc == SP_OK)
+        rc =
+            selftest_wgmma_judge("values", "weight gradient", off, TOLERANCE * largest);
+    free(host);
+    return rc;
+}
+
 sp_status sp_selftest_wgmma(sp_backend *device)
 {
     problem p = {.backend = device};
@@ -257,6 +306,8 @@ sp_status sp_selftest_wgmma(sp_backend *device)
         p.shape = &shapes[i];
         rc = selftest_check(&p);
     }
+    if (rc == SP_OK) /* 64 channels to 256: wgmma's tile */
+        rc = selftest_check_grad_weight(&p);
     device->ops->arena_destroy(&p.arena);
     free(p.host);
     return rc;

@@ -247,9 +247,9 @@ static double block_clocks(const kernel *k, double inside, double outside,
                          : fmax(in, products) + out + h100.exposed;
 }
 
-static double roofline_rate_of(const char *name)
+static double roofline_rate_of(const cuda_work *work)
 {
-    return h100.products * (strncmp(name, "wgmma", 5) == 0 ? h100.wgmma : h100.mma);
+    return h100.products * (work->is_wgmma ? h100.wgmma : h100.mma);
 }
 
 static void roofline_finish(prediction *p)
@@ -291,28 +291,33 @@ static sp_status predict_conv(const roofline *r, const bench_call *call,
         cuda_count_block(shape, tiles, &p->work, t, &k_tiles, &products);
         inside += (k_tiles * k->loop + outside) * blocks;
         for (int i = 0; i < blocks; i++)
-            roofline_add_block(
-                &sms, block_clocks(k, k_tiles * k->loop, outside,
-                                   products / roofline_rate_of(p->work.kernel)));
+            roofline_add_block(&sms,
+                               block_clocks(k, k_tiles * k->loop, outside,
+                                            products / roofline_rate_of(&p->work)));
     }
     p->issue_s = inside * k->threads / 128 / h100.sms.n / h100.clock_hz;
     p->sm_s = roofline_end_of(&sms) / h100.clock_hz;
     return SP_OK;
 }
 
-static sp_status predict_wgrad(const roofline *r, prediction *p)
+/* The blocks of an item, one for each tile, begin one after another. */
+static sp_status predict_wgrad(const roofline *r, const cuda_wgrad_shape *shape,
+                               prediction *p)
 {
+    const cuda_work *w = &p->work;
+    const double products = w->products / w->k_tiles / roofline_rate_of(w);
     schedule sms = {.n = h100.sms.n};
-    const double of_block = p->work.k_tiles / (double)p->work.n_blocks;
-    const double products = p->work.products / (double)p->work.n_blocks;
     const kernel *k = NULL;
 
-    SP_TRY(find_kernel(&r->code, p->work.kernel, &k));
-    for (int64_t i = 0; i < p->work.n_blocks; i++)
-        roofline_add_block(&sms,
-                           block_clocks(k, of_block * k->loop, k->outside,
-                                        products / roofline_rate_of(p->work.kernel)));
-    p->issue_s = (p->work.k_tiles * k->loop + (double)p->work.n_blocks * k->outside) *
+    SP_TRY(find_kernel(&r->code, w->kernel, &k));
+    for (int i = 0; i < shape->n_lists; i++)
+        for (int64_t left = cuda_count_list(shape, i); left > 0; left -= w->item) {
+            const double steps = (double)cuda_count_steps(w, left);
+            for (int tile = 0; tile < w->across; tile++)
+                roofline_add_block(&sms, block_clocks(k, steps * k->loop, k->outside,
+                                                      steps * products));
+        }
+    p->issue_s = (w->k_tiles * k->loop + (double)w->n_blocks * k->outside) *
                  k->threads / 128 / h100.sms.n / h100.clock_hz;
     p->sm_s = roofline_end_of(&sms) / h100.clock_hz;
     return SP_OK;
@@ -464,18 +469,23 @@ static sp_status count_conv(roofline *r, const bench_call *call, prediction *p)
 
 static sp_status count_wgrad(roofline *r, const bench_call *call, prediction *p)
 {
-    const int n_samples = r->training.batch->n_samples;
+    cuda_wgrad_shape shape = {.precision = r->training.resources.backend.precision,
+                              .K = call->map ? call->map->K : 1,
+                              .c_in = call->c_in,
+                              .c_out = call->c_out,
+                              .n_lists = 1,
+                              .n = call->n,
+                              .is_wgmma = r->is_wgmma};
     counted_map *found = NULL;
-    const cuda_map *m;
 
-    if (call->map)
+    if (call->map) {
         SP_TRY(find_map(r, call->map, &found));
-    m = found ? &found->host : NULL;
-    cuda_count_wgrad(r->training.resources.backend.precision, call->c_in, call->c_out,
-                     m ? m->pair_start : NULL, m ? n_samples * m->K : 1, call->n,
-                     &p->work);
+        shape.start = found->host.pair_start;
+        shape.n_lists = r->training.batch->n_samples * found->host.K;
+    }
+    cuda_count_wgrad(&shape, &p->work);
     p->l2_bytes = p->work.gathered + p->work.weights + p->work.plan;
-    return predict_wgrad(r, p);
+    return predict_wgrad(r, &shape, p);
 }
 
 /* The kernels that finish sums are short, whatever they read. */
@@ -530,7 +540,8 @@ static sp_status count_call(void *arg, const bench_call *call)
                                                      .l2_bytes = p.l2_bytes,
                                                      .memory_bytes = call->bytes,
                                                      .more_kernels = call->more_kernels,
-                                                     .is_small = kind == SMALL});
+                                                     .is_small = kind == SMALL,
+                                                     .is_wgmma = p.work.is_wgmma});
     p.tensor_s = p.work.products / h100.products / h100.sms.n / h100.clock_hz;
     p.l2_s = p.l2_bytes / h100.l2;
     p.memory_s = call->bytes / h100.memory;

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "cuda/conv/cuda_count.h"
+
 /* Rates of a case. */
 typedef struct case_rates {
     double sm;         /* times the counted time of the SMs */
@@ -53,24 +55,19 @@ static void read_less(bench_work_of_call *call, double rows, double weights)
     call->weights *= 1 - weights;
 }
 
-/* A tile of 256 x 128 gathers each row of one side for twice as many columns of the
- * other one, a pair of blocks those of both sides. */
-static void change_wgrad(bench_work_of_call *call, double rows)
-{
-    if (is_op(call, "conv_grad_weight") && call->c_in >= 256 && call->c_out >= 256)
-        read_less(call, rows, 0);
-}
-
-static void change_wgrad_256x128(bench_work_of_call *call, case_rates *rates)
-{
-    (void)rates;
-    change_wgrad(call, 0.25);
-}
-
+/* Weight gradients in tiles of 256 x 256 channels, each of two blocks that exchange half
+ * of what one side gathers. */
 static void change_wgrad_256x256(bench_work_of_call *call, case_rates *rates)
 {
+    const cuda_wgrad_tile is =
+        cuda_wgrad_choose(call->is_wgmma, call->c_in, call->c_out);
+    const cuda_wgrad_tile pair = {256, 256, true};
+    const double now = cuda_wgrad_gathers(call->c_in, call->c_out, is);
+    const double then = cuda_wgrad_gathers(call->c_in, call->c_out, pair);
+
     (void)rates;
-    change_wgrad(call, 0.5);
+    if (is_op(call, "conv_grad_weight") && then < now)
+        read_less(call, 1 - then / now, 0);
 }
 
 /* Four blocks share the weights that two share now; they walk through more offsets that
@@ -128,7 +125,6 @@ static const struct {
     {"15 % of the second resource",
      {1, L2, H100, 1.5e-6, 3e-6, 0.15, 0, 0, 0, 0},
      NULL},
-    {"weight gradients 256 x 128", HONEST(L2, H100), change_wgrad_256x128},
     {"weight gradients 256 x 256", HONEST(L2, H100), change_wgrad_256x256},
     {"clusters of four", HONEST(L2, H100), change_clusters},
     {"256 columns cut along k", HONEST(L2, H100), change_stream_k},

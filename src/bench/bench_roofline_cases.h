@@ -26,6 +26,7 @@ typedef struct bench_work_of_call {
     double sm_s, gathered, weights, l2_bytes, memory_bytes;
     int more_kernels; /* beside its first */
     bool is_small;    /* its time does not depend on what it reads */
+    bool is_wgmma;
 } bench_work_of_call;
 
 void bench_cases_add(bench_cases *cases, const bench_work_of_call *call);

@@ -178,6 +178,9 @@ grep -q 'do without wgmma: rank 0 on .*: run.wgmma: values of a small' out || fa
 without wide-80 HC_CAPABILITY=80
 refused 7 'run.wgmma: values of a small convolution deviate' HC_SKIP=wgmma_kernel \
     "$CUDA" train wide.deck run.dir=no run.device=cuda $wide run.wgmma=true
+refused 7 'run.wgmma: values of a small weight gradient deviate' \
+    HC_SKIP=wgrad_wgmma_kernel "$CUDA" train wide.deck run.dir=no run.device=cuda $wide \
+    run.wgmma=true
 refused 7 'emulated device has compute capability 8.0' HC_CAPABILITY=80 \
     "$CUDA" train wide.deck run.dir=no run.device=cuda $wide run.wgmma=true
 refused 2 'run.wgmma = true with train.precision = "tf32"' "$CUDA" train wide.deck \

@@ -10,7 +10,7 @@
     X(wgmma_stored_not_passed_on) X(wgmma_without_barrier) X(wgmma_refilled) \
     X(wgmma_refilled_without_barrier) X(wgmma_sums_early) X(wgmma_without_fence) \
     X(wgmma_of_three_warps) X(wgmma_of_two_minds) X(wgmma_never_waited) \
-    X(wgmma_base_offset)
+    X(wgmma_base_offset) X(wgmma_transposed_within_atom)
 /* clang-format on */
 #define NAME(bug) bug,
 enum wgmma_bug { WGMMA_BUGS(NAME) };
@@ -54,6 +54,8 @@ template <int BUG> __global__ static void wgmma_with(call a)
         sp_wgmma_fence();
     if (BUG != wgmma_of_three_warps || t >= 32)
         sp_wgmma(d, x, descriptor(tile[0].b[0]));
+    if (BUG == wgmma_transposed_within_atom)
+        sp_wgmma_transposed(d, x + 2, descriptor(tile[0].b[0]));
     sp_wgmma_commit();
     if (BUG != wgmma_refilled && BUG != wgmma_sums_early && BUG != wgmma_never_waited)
         sp_wgmma_wait<0>(d);

@@ -20,6 +20,7 @@ struct hc_product {
     uint64_t a, b; /* descriptors of its operands */
     int n, group;
     size_t sums; /* number of those that it adds to */
+    bool is_transposed;
 };
 
 /* Registers of a thread that products under way add to. */

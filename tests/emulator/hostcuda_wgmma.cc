@@ -44,7 +44,8 @@ struct alignas(64) chunk {
 
 struct call {
     uint64_t a, b;
-    int n, is_at_once;
+    int n;
+    int16_t is_transposed, is_at_once; /* no byte between them: calls are compared */
 };
 
 /* The products of the cluster's warpgroups. */
@@ -217,29 +218,54 @@ void sp_fence_async()
 
 /* ---- operands ---- */
 
-/* Chunk `half` of 16 bytes of a row. Of the descriptor (PTX ISA, "Matrix Descriptor
- * Format"): bits 0-13 start address, 16-29 leading and 32-45 stride byte offset, each
- * over 16; 49-51 base offset; 62-63 swizzle, 1: 128 bytes. K-major with that swizzle:
- * rows of 128 bytes, eight to an atom of 1024, atoms the stride apart, the leading
- * offset unused; address bits 4-6 are exchanged by exclusive or with bits 7-9. */
-static char *address_of(uint64_t descriptor, int row, int half, const hc_fiber *f)
-{
-    const uint64_t start = (descriptor & 0x3fff) << 4;
-    const uint64_t stride = (descriptor >> 32 & 0x3fff) << 4;
-    uint64_t at = start + (uint64_t)(row / 8) * stride +
-                  (uint64_t)(row % 8) * ATOM_ROW + (uint64_t)half * CHUNK;
+/* An operand by its descriptor (PTX ISA, "Matrix Descriptor Format"): bits 0-13 start
+ * address, 16-29 leading and 32-45 stride byte offset, each over 16; 49-51 base offset;
+ * 62-63 swizzle, 1: 128 bytes. With that swizzle an atom has eight rows of 128 bytes,
+ * and address bits 4-6 are exchanged by exclusive or with bits 7-9.
+ *
+ * K-major: a row of A, or a column of B, is a row of an atom, eight of them are an atom,
+ * atoms lie the stride apart, the leading offset is unused. Transposed (M- or N-major): an
+ * element of the inner dimension is a row of an atom, which has 64 rows of A; the next
+ * eight elements lie the stride, the next 64 rows the leading offset further. */
+struct operand {
+    uint64_t descriptor;
+    bool is_transposed;
+};
 
-    if (descriptor >> 62 != 1 || (descriptor & 0x3fffc000c000c000u))
+static char *address_at(operand o, uint64_t at, const hc_fiber *f)
+{
+    const uint64_t start = (o.descriptor & 0x3fff) << 4;
+    const uint64_t stride = (o.descriptor >> 32 & 0x3fff) << 4;
+    const uint64_t leading = o.is_transposed ? (o.descriptor >> 16 & 0x3fff) << 4 : 0;
+
+    if (o.descriptor >> 62 != 1 || (o.descriptor & 0x3fffc000c000c000u))
         hc_fail("descriptor %016llx: only swizzles of 128 bytes without a base offset "
                 "are emulated: %s",
-                (unsigned long long)descriptor, hc_where(f));
-    if (stride % ATOM || start % ATOM >= ATOM_ROW)
+                (unsigned long long)o.descriptor, hc_where(f));
+    if (stride % ATOM || leading % ATOM ||
+        start % ATOM >= (o.is_transposed ? 1 : ATOM_ROW))
         hc_fail("descriptor %016llx: atoms do not lie at multiples of %d bytes: %s",
-                (unsigned long long)descriptor, (int)ATOM, hc_where(f));
+                (unsigned long long)o.descriptor, (int)ATOM, hc_where(f));
+    at += start;
     at ^= (at >> 7 & 7) << 4;
     if (at + CHUNK > HC_WINDOW)
         hc_fail("wgmma reads beyond shared memory: %s", hc_where(f));
     return hc_space + (size_t)f->rank * HC_WINDOW + at;
+}
+
+/* The chunk with element k of row `row`. */
+static char *address_of(operand o, int row, int k, const hc_fiber *f)
+{
+    const uint64_t stride = (o.descriptor >> 32 & 0x3fff) << 4;
+    const uint64_t leading = (o.descriptor >> 16 & 0x3fff) << 4;
+    const int outer = o.is_transposed ? k : row, inner = o.is_transposed ? row : k;
+
+    return address_at(o,
+                      (uint64_t)(outer / 8) * stride +
+                          (uint64_t)(outer % 8) * ATOM_ROW +
+                          (uint64_t)(o.is_transposed ? inner / 64 : 0) * leading +
+                          (uint64_t)(inner % 64 / 8) * CHUNK,
+                      f);
 }
 
 /* Whether a lane of the warp has waited for the phase in which a bulk copy landed. */
@@ -268,24 +294,29 @@ static void check_chunk(const chunk *c, const hc_fiber *f)
 }
 
 /* Records that the bytes of rows first .. first + n - 1 are read from now to the
- * wait. */
-static void begin_reading(uint64_t descriptor, int first, int n, const hc_fiber *f)
+ * wait. A chunk has eight elements of the contiguous dimension. */
+static void begin_reading(operand o, int first, int n, const hc_fiber *f)
 {
-    for (int r = first; r < first + n; r++)
-        for (int half = 0; half < 2; half++) {
-            chunk *c = chunk_at(address_of(descriptor, r, half, f));
+    const int rows = o.is_transposed ? 8 : 1, ks = o.is_transposed ? 1 : 8;
+
+    for (int r = first; r < first + n; r += rows)
+        for (int k = 0; k < 16; k += ks) {
+            chunk *c = chunk_at(address_of(o, r, k, f));
             check_chunk(c, f);
             c->read[warp_of(f) / IN_GROUP] = f->warp->n_committed;
         }
 }
 
-static void take(uint64_t descriptor, int row, const hc_fiber *f, float (&to)[16])
+static void take(operand o, int row, const hc_fiber *f, float (&to)[16])
 {
-    for (int half = 0; half < 2; half++) {
+    const int n = o.is_transposed ? 1 : 8; /* adjacent ones */
+
+    for (int k = 0; k < 16; k += n) {
         uint16_t bits[8];
-        memcpy(bits, address_of(descriptor, row, half, f), sizeof bits);
-        for (int e = 0; e < 8; e++)
-            to[8 * half + e] = __uint_as_float((uint32_t)bits[e] << 16);
+        memcpy(bits, address_of(o, row, k, f) + (o.is_transposed ? row % 8 * 2 : 0),
+               (size_t)n * sizeof *bits);
+        for (int e = 0; e < n; e++)
+            to[k + e] = __uint_as_float((uint32_t)bits[e] << 16);
     }
 }
 
@@ -312,12 +343,12 @@ static void compute(hc_warp *w, const hc_product &p)
     for (int i = 0; i < 32; i++)
         sums[i] = w->lane[i]->sums[p.sums].value.data();
     for (int r = 0; r < 16; r++) {
-        take(p.a, row0 + r, f, rows[r]);
+        take({p.a, p.is_transposed}, row0 + r, f, rows[r]);
         for (int k = 0; k < 16; k++)
             a[k][r] = rows[r][k];
     }
     for (int c = 0; c < p.n; c++) {
-        take(p.b, c, f, b);
+        take({p.b, p.is_transposed}, c, f, b);
         if (block)
             compute_in_blocks(sums, rows, b, c, block);
         for (int half = 0; half < 2 && !block; half++) {
@@ -351,7 +382,8 @@ static void check_same(hc_warp *w, const call &c, const hc_fiber *f)
     }
     if (i == all.size())
         all.push_back(c);
-    if (all[i].a != c.a || all[i].b != c.b || all[i].n != c.n)
+    if (all[i].a != c.a || all[i].b != c.b || all[i].n != c.n ||
+        all[i].is_transposed != c.is_transposed)
         hc_fail("warps of a warpgroup disagree in a wgmma: %s", hc_where(f));
 }
 
@@ -388,7 +420,8 @@ static size_t take_sums(hc_fiber *lane, size_t n)
 static void issue(hc_warp *w, const hc_fiber *f)
 {
     const call c = *(const call *)f->operand;
-    hc_product p = {c.a, c.b, c.n, w->n_committed, 0};
+    const bool is_transposed = c.is_transposed != 0;
+    hc_product p = {c.a, c.b, c.n, w->n_committed, 0, is_transposed};
 
     n_issued++;
     check_same(w, c, f);
@@ -396,8 +429,8 @@ static void issue(hc_warp *w, const hc_fiber *f)
         hc_fail("wgmma without a fence of its registers: %s", hc_where(f));
     for (int i = 0; i < 32; i++)
         p.sums = take_sums(w->lane[i], (size_t)c.n / 2);
-    begin_reading(c.a, warp_of(f) % IN_GROUP * 16, 16, f);
-    begin_reading(c.b, 0, c.n, f);
+    begin_reading({c.a, is_transposed}, warp_of(f) % IN_GROUP * 16, 16, f);
+    begin_reading({c.b, is_transposed}, 0, c.n, f);
     if (c.is_at_once || (w->products.empty() && hc_is_chance(2)))
         compute(w, p);
     else
@@ -456,10 +489,10 @@ void hc_wgmma_left(const hc_fiber *f)
 
 /* ---- what kernels call ---- */
 
-void hc_wgmma(float *d, int n, uint64_t a, uint64_t b, bool is_at_once,
-              const char *file, int line)
+void hc_wgmma(float *d, int n, uint64_t a, uint64_t b, bool is_transposed,
+              bool is_at_once, const char *file, int line)
 {
-    const call c = {a, b, n, is_at_once};
+    const call c = {a, b, n, is_transposed, is_at_once};
 
     hc_tensor(HC_WGMMA, d, &c, 0, file, line);
 }

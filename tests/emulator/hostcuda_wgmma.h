@@ -3,9 +3,10 @@
 #ifndef HOSTCUDA_WGMMA_H
 #define HOSTCUDA_WGMMA_H
 
-/* is_at_once: for translated PTX, whose registers are local variables. */
-void hc_wgmma(float *d, int n, uint64_t a, uint64_t b, bool is_at_once,
-              const char *file, int line);
+/* is_transposed: rows of A and columns of B are contiguous. is_at_once: for translated
+ * PTX, whose registers are local variables. */
+void hc_wgmma(float *d, int n, uint64_t a, uint64_t b, bool is_transposed,
+              bool is_at_once, const char *file, int line);
 void sp_fence_async();
 uint32_t sp_shared_address(const void *p);
 
@@ -24,7 +25,13 @@ static inline int sp_opaque(int value)
 template <int N>
 static inline void sp_wgmma(float (&d)[N], uint64_t a, uint64_t b, HC_SITE)
 {
-    hc_wgmma(d, 2 * N, a, b, false, file, line);
+    hc_wgmma(d, 2 * N, a, b, false, false, file, line);
+}
+
+template <int N>
+static inline void sp_wgmma_transposed(float (&d)[N], uint64_t a, uint64_t b, HC_SITE)
+{
+    hc_wgmma(d, 2 * N, a, b, true, false, file, line);
 }
 
 static inline void sp_wgmma_fence(HC_SITE)

@@ -42,6 +42,7 @@ expect 66 'all warps of a warpgroup\|leaves out a wgmma' $prog wgmma_of_three_wa
 expect 66 'disagree' $prog wgmma_of_two_minds
 expect 66 'before its wgmma are done' $prog wgmma_never_waited
 expect 66 'without a base offset' $prog wgmma_base_offset
+expect 66 'atoms do not lie at multiples' $prog wgmma_transposed_within_atom
 expect 66 'deadlock' $prog cluster_wrong_phase
 ten="1 2 3 4 5 6 7 8 9 10"
 expect 66 'barrier in shared memory was overwritten' $prog barrier_stored_over "$ten"

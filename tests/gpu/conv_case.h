@@ -35,15 +35,18 @@ static inline double case_tolerance(sp_precision precision, int64_t n)
     return ldexp(units + 2, -24);
 }
 
-/* The same for the weight gradient of `pairs` pairs: sums over the pairs of an item,
- * which are added in fp32. */
-static inline double case_wgrad_tolerance(sp_precision precision, int64_t pairs,
+/* The same for the weight gradient of `pairs` pairs of one of K offsets: sums over the
+ * pairs of an item, which are added in fp32. */
+static inline double case_wgrad_tolerance(const sp_backend *be, int64_t pairs, int K,
                                           int c_in, int c_out)
 {
-    const int item = cuda_wgrad_item(c_in, c_out);
+    const bool is_wgmma =
+        cuda_wgrad_choose(be->is_wgmma && be->precision == SP_BF16, c_in, c_out)
+            .is_wgmma;
+    const int item = cuda_wgrad_item(c_in, c_out, K, is_wgmma);
     const double n_items = ceil((double)pairs / item);
 
-    return case_tolerance(precision, pairs < item ? pairs : item) +
+    return case_tolerance(be->precision, pairs < item ? pairs : item) +
            ldexp(sqrt(n_items), -24);
 }
 

@@ -162,7 +162,7 @@ static bool compare_weights(problem *p, const float *got)
     }
     return report(
         p, "grad_weight", error, most,
-        case_wgrad_tolerance(p->be->precision, most_pairs_of_offset(map), ci, co));
+        case_wgrad_tolerance(p->be, most_pairs_of_offset(map), map->K, ci, co));
 }
 
 /* ---- the three operations ---- */

@@ -114,6 +114,8 @@ static void check_copies(int kind, sp_precision precision, int c_in, int c_out,
     static const int rows[] = {300, 0, 70};
     conv_case p = case_make(&conv_kinds[kind], precision, 3, rows, c_in, c_out, 0);
     const cuda_conv_shape shape = {precision, p.dy.n, p.K, c_in, c_out, is_wgmma};
+    cuda_wgrad_shape wgrad = {precision, p.K,     c_in,   c_out,
+                              NULL,      3 * p.K, p.dy.n, is_wgmma};
     cuda_work work = cuda_count_shape(&shape, emulated);
     sp_backend be = case_open(0, precision);
     cuda_row_tiles tiles;
@@ -126,7 +128,8 @@ static void check_copies(int kind, sp_precision precision, int c_in, int c_out,
     assert_string_equal(work.kernel, kernel);
     assert_int_equal(copied(&be, &p, 3, false),
                      (unsigned long)(work.gathered + work.weights));
-    cuda_count_wgrad(precision, c_in, c_out, m.pair_start, 3 * p.K, p.dy.n, &work);
+    wgrad.start = m.pair_start;
+    cuda_count_wgrad(&wgrad, &work);
     assert_int_equal(copied(&be, &p, 3, true), (unsigned long)work.gathered);
     cu_close(&be);
     cuda_row_tiles_free(&tiles);
@@ -148,6 +151,7 @@ TEST(bytes_are_those_that_are_copied)
     check_copies(CONV_3, SP_FP32, 32, 96, false, "conv fp32 64 4x1 whole");
     check_copies(CONV_3, SP_BF16, 64, 256, true, "wgmma bf16 256 pair whole");
     check_copies(CONV_3, SP_BF16, 128, 200, true, "wgmma bf16 256 pair whole");
+    check_copies(CONV_3, SP_BF16, 192, 128, true, "wgmma bf16 128 pair whole");
     check_copies(CONV_3, SP_BF16, 64, 128, true, "wgmma bf16 128 pair whole");
     check_copies(CONV_DOWN, SP_BF16, 64, 256, true, "wgmma bf16 256 whole");
     check_copies(CONV_DOWN, SP_BF16, 64, 128, true, "wgmma bf16 128 whole");

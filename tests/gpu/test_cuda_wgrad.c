@@ -1,6 +1,6 @@
 /* The convolution's weight gradient on the CUDA backend agrees with loops in double, in
- * fp32, tf32 and bf16, for every kind of map, numbers of channels and rows, row
- * pitches, and ranges of samples. The tolerance is that of sums over the pairs of an
+ * fp32, tf32 and bf16, by mma.sync and by wgmma, for every kind of map, numbers of
+ * channels and rows, row pitches, and ranges of samples. The tolerance is that of sums over the pairs of an
  * offset (case_wgrad_tolerance); the sums of bias gradients are in double. */
 #include "gpu/conv_case.h"
 
@@ -48,28 +48,33 @@ static void check_samples(sp_backend *be, const conv_case *p, int n_samples,
     double *want = case_doubles(earlier(p, is_added), is_added);
 
     case_grad_weight(p, row[sample0], row[sample1], want);
-    case_same(
-        "grad weight", p,
-        case_wgrad_tolerance(p->precision, case_most_pairs(p, 2), p->c_in, p->c_out),
-        dw, want, false);
+    case_same("grad weight", p,
+              case_wgrad_tolerance(be, case_most_pairs(p, 2), p->K, p->c_in, p->c_out),
+              dw, want, false);
+}
+
+static void check_in(sp_precision precision, bool is_wgmma, const conv_kind *k,
+                     int n_samples, const int *rows, int c_in, int c_out, int pad)
+{
+    static int turn;
+    const size_t mark = test_mark();
+    conv_case p = case_make(k, precision, n_samples, rows, c_in, c_out, pad);
+    sp_backend be = case_open(turn, precision);
+
+    be.is_wgmma = is_wgmma;
+    check_samples(&be, &p, n_samples, 0, n_samples, turn % 5 == 0, turn % 2);
+    if (n_samples > 1)
+        check_samples(&be, &p, n_samples, 1, n_samples - 1, false, turn % 4 < 2);
+    cu_close(&be);
+    test_release(mark);
+    turn++;
 }
 
 static void check(const conv_kind *k, int n_samples, const int *rows, int c_in,
                   int c_out, int pad)
 {
-    static int turn;
-
-    for (int precision = SP_FP32; precision <= SP_BF16; precision++, turn++) {
-        const size_t mark = test_mark();
-        conv_case p =
-            case_make(k, (sp_precision)precision, n_samples, rows, c_in, c_out, pad);
-        sp_backend be = case_open(turn, p.precision);
-        check_samples(&be, &p, n_samples, 0, n_samples, turn % 5 == 0, turn % 2);
-        if (n_samples > 1)
-            check_samples(&be, &p, n_samples, 1, n_samples - 1, false, turn % 4 < 2);
-        cu_close(&be);
-        test_release(mark);
-    }
+    for (int precision = SP_FP32; precision <= SP_BF16; precision++)
+        check_in((sp_precision)precision, false, k, n_samples, rows, c_in, c_out, pad);
 }
 
 TEST(every_map_and_row_count)
@@ -161,6 +166,102 @@ TEST(form_changes_no_bit)
             }
             assert_true(fx_equal(dw[0], dw[1]));
         }
+}
+
+/* ---- wgmma ---- */
+
+/* True if the device has wgmma; prints that a test is skipped if not. */
+static bool has_wgmma(void)
+{
+    sp_backend be = {.ops = &sp_cuda_ops, .is_wgmma = true};
+    const bool is_there = be.ops->open(&be, 0, 1) == SP_OK;
+
+    if (is_there)
+        be.ops->close(&be);
+    else
+        printf("SKIPPED: %s\n", sp_error_last()->message);
+    return is_there;
+}
+
+static unsigned long products(void)
+{
+    return hc_wgmma_count ? hc_wgmma_count() : 0;
+}
+
+/* Channels below, at and above the edges of a tile, with its wide side along dy and
+ * along x; one pair, none, and numbers of pairs around a stage's; offsets without
+ * pairs. */
+TEST(wgmma_serves_every_map)
+{
+    static const struct {
+        int kind, n_samples, rows[3], c_in, c_out, pad;
+        bool is_wide;
+    } all[] = {
+        {CONV_1, 1, {1}, 64, 256, 0, true},
+        {CONV_3, 1, {1}, 256, 64, 0, true},
+        {CONV_3, 1, {0}, 256, 256, 0, true},
+        {CONV_1, 3, {63, 64, 65}, 128, 160, 0, true},
+        {CONV_1, 1, {193}, 136, 72, 8, true},
+        {CONV_DOWN, 1, {40}, 384, 96, 0, true},
+        {CONV_DOWN, 3, {133, 0, 140}, 72, 256, 0, true},
+        {CONV_UP, 1, {60}, 256, 128, 0, true},
+        {CONV_3_DOWN, 1, {127}, 192, 128, 0, true},
+        {CONV_2, 1, {65}, 384, 256, 0, true},
+        {CONV_5, 2, {30, 31}, 96, 192, 0, true},
+        {CONV_KINDS - 1, 1, {70}, 136, 520, 0, true},
+        {CONV_2, 1, {50}, 64, 256, 3, true}, /* rows that are not aligned */
+        {CONV_1, 1, {50}, 128, 128, 0, false},
+        {CONV_1, 1, {50}, 56, 256, 0, false},
+        {CONV_1, 1, {50}, 100, 256, 0, false}, /* not of whole chunks */
+    };
+
+    if (!has_wgmma())
+        return;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        for (int turn = 0; turn < (cu_is_watched() ? 1 : 2); turn++) {
+            const unsigned long before = products();
+            check_in(SP_BF16, true, &conv_kinds[all[i].kind], all[i].n_samples,
+                     all[i].rows, all[i].c_in, all[i].c_out, all[i].pad);
+            if (hc_wgmma_count)
+                assert_int_equal(products() > before,
+                                 all[i].is_wide && all[i].rows[0] > 0);
+        }
+}
+
+TEST(wgmma_adds_several_items)
+{
+    static const int rows[] = {2100, 0, 2600};
+
+    if (has_wgmma() && !cu_is_watched())
+        check_in(SP_BF16, true, &conv_kinds[CONV_1], 3, rows, 64, 192, 0);
+}
+
+/* The emulator adds the 16 of a product alike in both ways to multiply, so that their
+ * results must be equal: a device's need not. Those of other orders of execution, and of
+ * rows that are not aligned, must on both. */
+TEST(wgmma_equals_mma)
+{
+    static const int rows[] = {300}, channels[][2] = {{64, 256}, {192, 128}};
+
+    if (!has_wgmma())
+        return;
+    for (int i = 0; i < 2; i++) {
+        sp_tensor dw[4];
+
+        for (int way = 0; way < 4; way++) {
+            conv_case p = case_make(&conv_kinds[CONV_2], SP_BF16, 1, rows,
+                                    channels[i][0], channels[i][1], way == 3);
+            CLOSED_BY(cu_close) sp_backend be = case_open(way, SP_BF16);
+
+            be.is_wgmma = way > 0;
+            dw[way] = grad_weight(&be, &p, 1, 0, 1, false, false);
+        }
+        if (hc_wgmma_count)
+            assert_true(fx_equal(dw[0], dw[1]));
+        assert_true(fx_equal(dw[1], dw[2]));
+        assert_true(fx_equal(dw[1], dw[3]));
+        assert_true(fx_error(dw[0], dw[1]) <= 1e-4);
+    }
 }
 
 KERNEL_TESTS(test_cuda_wgrad)

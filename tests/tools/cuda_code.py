@@ -235,7 +235,7 @@ class Kernel:
     """A GEMM kernel by its demangled name; None for any other."""
 
     def __init__(self, name):
-        found = re.search(r"(conv|wgmma|wgrad)_kernel<(.*)>\(", name)
+        found = re.search(r"\b(conv|wgmma|wgrad|wgrad_wgmma)_kernel<(.*)>\(", name)
         self.kind = found and found[1]
         if not found:
             return
@@ -257,15 +257,17 @@ class Kernel:
         else:
             precision, (rows, columns) = 2, numbers[:2]
             self.threads, self.macs = 256, rows * columns
-            self.products = rows // 32
-            tile = "%d%s" % (columns, " pair" if numbers[5] == 2 else "")
-        depth = {"conv": (16, 16, 32), "wgrad": (16, 16, 32), "wgmma": (0, 0, 64)}
-        self.macs *= depth[self.kind][precision]
+            self.products = min(rows, columns) // 32
+            tile = "%d%s" % (columns, " pair" if numbers[5:6] == [2] else "")
+        if self.kind == "wgrad_wgmma":
+            self.kind, tile, form = "wgrad", "%dx%d" % (rows, columns), "whole"
+        self.is_wgmma = found[1] in ("wgmma", "wgrad_wgmma")
+        self.macs *= 64 if self.is_wgmma else (16, 16, 32)[precision]
         if precision == 0:
             self.products = self.macs // self.threads
         # HGMMA.64x8x16 of no register only closes a group
         self.product = "FFMA" if precision == 0 else \
-            "HMMA" if self.kind != "wgmma" else r"HGMMA\.64x\d+x16\.F32"
+            "HMMA" if not self.is_wgmma else r"HGMMA\.64x\d+x16\.F32"
         # of an SM of 9.0 in a clock: 128 FFMA, 1024 multiply-adds in tf32, 2048 in bf16
         self.rate = (128, 1024, 2048)[precision]
         self.name = "%s %s %s %s" % (self.kind, PRECISIONS[precision], tile, form)
@@ -336,7 +338,7 @@ class Kernel:
     def group_faults(self):
         """A step closes one group, or its wait for all but the latest one waits for the
         products of the step before, and the tensor cores stand still meanwhile."""
-        if self.kind != "wgmma" or self.groups == 1:
+        if not self.is_wgmma or self.groups == 1:
             return []
         return ["groups of products that a step closes: %d, expected 1" % self.groups]
 

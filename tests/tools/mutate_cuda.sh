@@ -81,6 +81,9 @@ wgmma() {
 wgrad() {
     mutant test_cuda_wgrad conv/cuda_wgrad.cu "conv/$1" "$2"
 }
+wgrad_wgmma() {
+    mutant test_cuda_wgrad conv/cuda_wgrad_wgmma.cu "conv/$1" "$2"
+}
 net() {
     mutant test_cuda_net conv/cuda_wgrad.cu "conv/$1" "$2"
 }
@@ -168,8 +171,15 @@ wgmma cuda_conv_wgmma.cu 's/u < first + STEP_UNITS/u < first + 1/'
 wgmma cuda_conv_wgmma.cu 's/groups = t.groups\[conv_entry_of(a, first)\]/groups = t.groups[0]/'
 wgmma cuda_conv_wgmma.cu 's/b.column0 + h \* OUT/b.column0/'
 wgmma cuda_conv_load.cuh 's/cuda_chunk_bytes(at, a.from.c \* BYTES)/16/'
-wgrad cuda_wgrad.cu 's/sp_copy_wait<STAGES - 2>/sp_copy_wait<STAGES - 1>/'
+wgrad cuda_wgrad.cu 's/sp_copy_wait<W::STAGES - 2>/sp_copy_wait<W::STAGES - 1>/'
 wgrad cuda_wgrad.cu 's/__syncthreads(); \/\* this step.*//'
+wgrad_wgmma cuda_wgrad_wgmma.cu 's/sp_copy_wait<T::AHEAD - 1>/sp_copy_wait<T::AHEAD>/'
+wgrad_wgmma cuda_wgrad_wgmma.cu 's/sp_fence_async();//'
+wgrad_wgmma cuda_wgrad_wgmma.cu 's/__syncthreads(); \/\* copies of this step.*//'
+wgrad_wgmma cuda_wgrad_wgmma.cu 's/sp_wgmma_wait<T::LAG>(sum)/sp_wgmma_wait<T::LAG + 1>(sum)/'
+wgrad_wgmma cuda_wgrad_wgmma.cu 's/sp_wgmma_wait<0>(sum)/sp_wgmma_wait<1>(sum)/'
+wgrad_wgmma cuda_wgrad_wgmma.cu 's/sp_wgmma_fence();//'
+wgrad_wgmma cuda_wgrad_wgmma.cu 's/sp_wgmma_commit();//'
 net cuda_wgrad.cu 's/SP_TRY(cuda_wait_event(cuda->side, .*//'
 net cuda_wgrad.cu 's/return cuda_wait_event(cuda_of(be)->compute, .*/(void)be; return SP_OK;/'
 net cuda_wgrad.cu 's/SP_CUDA(cudaEventRecord(cuda->joined, .*//'
@@ -187,10 +197,14 @@ conv cuda_conv_load.cuh 's/after = t.offset\[entry + 1\]/after = t.offset[entry]
 conv cuda_conv_load.cuh 's/x += base::ROW;//'
 conv cuda_conv_load.cuh 's/w += of_tile;//'
 wgmma cuda_conv_load.cuh 's/left = deep;/left = 1;/'
-wgrad cuda_wgrad.cu 's/is_there = left > 0/is_there = left >= 0/'
-wgrad cuda_wgrad.cu 's/row < 0 ? 0 : cuda_chunk_bytes/cuda_chunk_bytes/'
-wgrad cuda_wgrad.cu 's/first < bytes ? row : -1/0/'
-wgrad cuda_wgrad.cu 's/left -= W::product::PAIRS/left -= 0/'
+wgrad cuda_wgrad_block.cuh 's/is_there = left > r/is_there = left >= r/'
+wgrad cuda_wgrad_block.cuh 's/row < 0 ? 0 : cuda_chunk_bytes/cuda_chunk_bytes/'
+wgrad cuda_wgrad_block.cuh 's/first < bytes ? row : -1/0/'
+wgrad cuda_wgrad_block.cuh 's/left -= W::PAIRS/left -= 0/'
+wgrad_wgmma cuda_wgrad_block.cuh 's/left > r \* W::AT_ONCE/left > 0/'
+wgrad_wgmma cuda_wgrad_block.cuh 's/first < bytes ? row : -1/0/'
+wgrad_wgmma cuda_wgrad_wgmma.cu 's/i >= a.x.c || o >= a.dy.c/o >= a.dy.c/'
+wgrad_wgmma cuda_wgrad_wgmma.cu 's/i >= a.x.c || o >= a.dy.c/i >= a.x.c/'
 
 # offsets that are skipped, rounding, and the order of sums
 conv cuda_conv.cu 's/all >> (warp % T::WM \* T::MT) &/all \&/'
@@ -219,9 +233,20 @@ conv cuda_conv_out.cuh 's/q = is_first ? 0/q = true ? 0/'
 conv cuda_conv_out.cuh 's/(part0 + p) \* 2/part0 * 4/'
 conv cuda_mma.cuh 's/make_float2(c0, c1)/make_float2(c1, c0)/'
 wgrad cuda_wgrad.cuh 's/return sp_round_tf32(v)/return v/'
-wgrad cuda_wgrad.cu 's/at += W::product::PAIRS/at += W::product::PAIRS - 1/'
+wgrad cuda_wgrad_block.cuh 's/at += W::PAIRS/at += W::PAIRS - 1/'
 wgrad cuda_wgrad.cu 's/(k - items.k0 + a.K) % a.K/k/'
 wgrad cuda_wgrad.cu 's/items->k0 = k/items->k0 = 0/'
+# wgmma: swizzle, strides of the descriptors, warpgroups, sides that change places
+wgrad_wgmma cuda_wgrad_wgmma.cu 's/(q % LANES ^ row % LANES)/(q % LANES)/'
+wgrad_wgmma cuda_wgrad_wgmma.cu 's/(T::PART >> 4) << 16/(ATOM >> 4) << 16/'
+wgrad_wgmma cuda_wgrad_wgmma.cu 's/(ATOM >> 4 | 1u << 30) << 32/(ATOM >> 3 | 1u << 30) << 32/'
+wgrad_wgmma cuda_wgrad_wgmma.cu 's/group \* T::PART/0 * T::PART/'
+wgrad_wgmma cuda_wgrad_wgmma.cu 's/p += DEPTH \* ROW/p += 2 * DEPTH * ROW/'
+wgrad_wgmma cuda_wgrad_wgmma.cu 's/std::swap(a.in, a.out);//'
+wgrad_wgmma cuda_wgrad_wgmma.cu 's/if (T::IS_EXCHANGED) {$/if (a.K < 0) {/'
+wgrad_wgmma cuda_wgrad_wgmma.cu 's/lane % 4 \* 2;/lane % 4;/'
+wgrad cuda_wgrad.cu 's/SP_TRY(cuda_copy_operand(be, &a->dy));/;/'
+wgrad cuda_wgrad_block.cuh 's/(int)blockIdx.x % across/(int)blockIdx.x \/ across/'
 
 echo "$n mutants"
 exit $bad

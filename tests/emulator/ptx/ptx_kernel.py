@@ -490,12 +490,13 @@ class Kernel:
                     f'{args[0] if args else 0}, {self.site()});')
         sums = split(args[0][1:-1])
         if (parts[4:] != [f'm64n{2 * len(sums)}k16', 'f32', 'bf16', 'bf16']
-                or args[3:] != ['1', '1', '1', '0', '0']):
+                or args[3:6] != ['1', '1', '1'] or args[6:] not in (['0', '0'], ['1', '1'])):
             raise Unknown('.'.join(parts))
+        is_transposed = 'true' if args[6] == '1' else 'false'
         values = ', '.join(self.value(x, 'f32') for x in sums)
         return (f'float d[] = {{{values}}}; hc_wgmma(d, {2 * len(sums)}, '
-                f'{self.value(args[1], "b64")}, {self.value(args[2], "b64")}, true, '
-                f'{self.site()}); '
+                f'{self.value(args[1], "b64")}, {self.value(args[2], "b64")}, '
+                f'{is_transposed}, true, {self.site()}); '
                 + ' '.join(self.store(x, 'f32', f'd[{i}]') for i, x in enumerate(sums)))
 
     # ---- declarations ----
