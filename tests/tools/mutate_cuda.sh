@@ -152,7 +152,7 @@ wgmma cuda_conv_wgmma.cu 's/(q ^ (r & 7))/q/'
 wgmma cuda_conv_wgmma.cu 's/(ATOM >> 4 | 1u << 30) << 32/(ATOM >> 3 | 1u << 30) << 32/'
 wgmma cuda_conv_wgmma.cu 's/(warp \/ 4 \* T::MT + i) \* 64/i * 64/'
 wgmma cuda_conv_wgmma.cu 's/groups >> (warp \/ 4 \* 4 \* T::MT)/groups/'
-# clusters: phases, arrivals, halves of the weights, the two lists, who leaves when
+# clusters: phases, arrivals, parts of the weights, the lists, who leaves when
 wgmma cuda_conv_wgmma.cu 's/weights.wait(begun + (unsigned)step);//'
 wgmma cuda_conv_wgmma.cu 's/, parity(step) ^ 1)/, parity(step))/'
 wgmma cuda_conv_wgmma.cu 's/sp_mbarrier_wait(free + 8 \* i, parity(step) ^ 1);/;/'
@@ -161,7 +161,7 @@ wgmma cuda_conv_wgmma.cu 's/weights.release(weights.stage(begun + (unsigned)s));
 wgmma cuda_conv_wgmma.cu 's/(unsigned)(columns \* ROW)/(unsigned)(PART * ROW)/'
 wgmma cuda_conv_wgmma.cu 's/w + (unsigned)from) \* ROW/w) * ROW/'
 wgmma cuda_conv_wgmma.cu 's/own |= there\[i\]/own |= there[0]/'
-wgmma cuda_conv_wgmma.cu 's/sp_cluster_wait(); \/\* the other block has begun.*/;/'
+wgmma cuda_conv_wgmma.cu 's/sp_cluster_wait(); \/\* the other blocks have begun.*/;/'
 wgmma cuda_conv_wgmma.cu 's/begun += (unsigned)steps;//'
 wgmma cuda_conv_load.cuh 's/(unsigned)(word \* CONV_WORD) \* of_offset/0/'
 wgmma cuda_conv_wgmma.cu 's/u < first + STEP_UNITS/u < first + 1/'
