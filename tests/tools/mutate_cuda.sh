@@ -109,6 +109,10 @@ peer cuda_peer.cu 's/SP_TRY(sp_comm_agree(t->comm, object(t, options)));/SP_TRY(
 # plans: rows and parents of levels
 plan cuda_plan_levels.cu 's/depth > l ? row : row - 1/row/'
 plan cuda_plan_levels.cu 's/ahead += count\[w\]\[lane\]/ahead += 0/'
+# units of tiles: their order, and the rows that move with them
+plan cuda_plan_lists.cu 's/((1 << count_bits) - 1 - count)/count/'
+plan cuda_plan_lists.cu 's/r < CUDA_ORDER_ROWS; r += 32/r < CUDA_TALL_ROWS; r += 32/'
+plan cuda_plan_lists.cu 's/t = i \/ CUDA_ORDER_ROWS, r = i % CUDA_ORDER_ROWS/t = i \/ CUDA_TALL_ROWS, r = i % CUDA_TALL_ROWS/'
 # coefficients ahead of a pass, the last block of a sum
 rows() {
     mutant test_cuda_rows rows/cuda_norm.cu "$1" "$2"
