@@ -75,8 +75,8 @@
 
 enum {
     CUDA_MAP_WINDOW = 1 << 16,
-    CUDA_TILE_ROWS = 128, /* of a tile, and of a part of the sums of its rows */
-    CUDA_TALL_ROWS = 256, /* of a tall tile */
+    CUDA_TILE_ROWS = 128,  /* of a tile, and of a part of the sums of its rows */
+    CUDA_TALL_ROWS = 256,  /* of a tall tile */
     CUDA_ORDER_ROWS = 512, /* of four tiles, the unit of the sort of `order` */
     CUDA_MAP_KEY_BITS = 44 /* of the longest key */
 };

@@ -40,8 +40,20 @@ static const struct {
     /* Instructions of a lane for an element of the result; [1]: if a thread has 128
      * registers (cuda_conv_out.cuh). */
     double forward[2], backward[2];
-} h100 = {{132, 227 << 10, 32}, 1.755e9, 2048, 0.62, 0.8, 0.75,     5.5e12,
-          2.8e12,           1.5e-6,  3e-6, 4000, 700, {12, 15}, {24, 32}};
+} h100 = {{132, 227 << 10, 32},
+          1.755e9,
+          2048,
+          0.62,
+          0.8,
+          0.75,
+          5.5e12,
+          2.8e12,
+          1.5e-6,
+          3e-6,
+          4000,
+          700,
+          {12, 15},
+          {24, 32}};
 
 enum { MAPS = SP_MAX_MAPS, HEIGHTS = 3, KERNELS = 64 };
 
@@ -297,7 +309,7 @@ static sp_status predict_conv(const roofline *r, const bench_call *call,
         for (int i = 0; i < p->work.across; i++)
             roofline_add_block(
                 &groups, block_clocks(k, k_tiles * k->loop, outside,
-                                   products / roofline_rate_of(p->work.kernel)));
+                                      products / roofline_rate_of(p->work.kernel)));
     }
     p->issue_s = inside * k->threads / 128 / h100.sms.n / h100.clock_hz;
     p->sm_s = roofline_end_of(&groups) / h100.clock_hz;
