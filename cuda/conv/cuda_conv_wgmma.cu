@@ -17,20 +17,20 @@
  *     copy                step + STAGES - 1 - LAG, into the stage that was waited for
  *
  * Weights. If an offset consists of whole k-tiles, they are packed in the order of a
- * stage (cuda_conv_pack.cu), and one thread brings them by bulk copies. Two blocks with
- * adjacent rows form a cluster then, if the kernel has many offsets: both walk through
- * the offsets that either has, each brings half of every stage's weights into the
- * shared memory of both, and the weights pass through the L2 once for 256 rows. A stage
- * has two barriers in shared memory (sp_cuda_cluster.h):
+ * stage (cuda_conv_pack.cu), and one thread brings them by bulk copies. Four blocks with
+ * adjacent rows, or two, form a cluster then, if the kernel has many offsets: all walk
+ * through the offsets that any of them has, each brings its part of every stage's
+ * weights into the shared memory of all, and the weights pass through the L2 once for
+ * 512 rows, or 256. A stage has two barriers in shared memory (sp_cuda_cluster.h):
  *
- *     full    its weights are there: the bytes of both halves have come
- *     free    both blocks have multiplied what it held before; the block that is to
- *             fill it waits for that. A single block uses the step's barrier
+ *     full    its weights are there: the bytes of all parts have come
+ *     free    all blocks have multiplied what it held before; the blocks that are to
+ *             fill it wait for that. A single block uses the step's barrier
  *
- * A block passes its list of offsets to the other after a barrier of the cluster, when
- * both have begun. The lists are there after a second barrier, and a third at the end
- * keeps a block's shared memory until the other no longer accesses it. Other calls copy
- * the weights as they copy rows (conv_load_any).
+ * A block passes its list of offsets to the others after a barrier of the cluster, when
+ * all have begun. The lists are there after a second barrier, and a third at the end
+ * keeps a block's shared memory until no other accesses it. Other calls copy the weights
+ * as they copy rows (conv_load_any).
  *
  * The order of sums. Absent rows are zeros, and so are channels after the last one, so
  * a step is multiplied as a whole; an offset that 64 rows lack is not multiplied. Every
@@ -244,7 +244,7 @@ template <class T, bool IS_WHOLE> struct wgmma_block : conv_rows<T> {
 
         rows::list_offsets(word, [&](unsigned own) {
             if (word == 0)
-                sp_cluster_wait(); /* the other block has begun */
+                sp_cluster_wait(); /* the other blocks have begun */
             if (warp == 0 && lane < T::CLUSTER)
                 sp_cluster_put(sp_shared_address(there + sp_cluster_rank()),
                                (unsigned)lane, own);
@@ -449,6 +449,19 @@ sp_status conv_wgmma_launch(sp_backend *be, conv_call a)
 template <int CLUSTER> using narrow = wgmma_tile<CUDA_TILE_ROWS, 128, 3, 0, 2, CLUSTER>;
 template <int CLUSTER> using wide = wgmma_tile<CUDA_TILE_ROWS, 256, 4, 1, 1, CLUSTER>;
 
+template <template <int> class T>
+sp_status wgmma_launch_whole(sp_backend *be, const conv_call &a, int cluster)
+{
+    switch (cluster) {
+    case CUDA_WGMMA_FOUR:
+        return conv_wgmma_launch<T<CUDA_WGMMA_FOUR>, true>(be, a);
+    case CUDA_WGMMA_PAIR:
+        return conv_wgmma_launch<T<CUDA_WGMMA_PAIR>, true>(be, a);
+    default:
+        return conv_wgmma_launch<T<1>, true>(be, a);
+    }
+}
+
 } // namespace
 
 /* True if the kernels are in the build: the rule that compiles this file for sm_90a
@@ -458,6 +471,25 @@ static const bool is_built = true;
 #else
 static const bool is_built = false;
 #endif
+
+/* A device that cannot say it has pairs. */
+int cuda_wgmma_fours(const sp_backend *be)
+{
+    typedef wide<CUDA_WGMMA_FOUR> tile;
+    const auto kernel = wgmma_kernel<tile, true, tile::SHARED>;
+    sp_device device;
+    int fours = 0;
+
+    if (!is_built || sp_backend_device(be->device, &device) != SP_OK ||
+        device.capability != 90)
+        return 0;
+    if (SP_ALLOW_SHARED(kernel, tile::SHARED) == cudaSuccess &&
+        sp_clusters_of_device(&fours, kernel, tile::THREADS, tile::SHARED,
+                              tile::CLUSTER) == cudaSuccess)
+        return fours;
+    cudaGetLastError();
+    return 0;
+}
 
 sp_status cuda_wgmma_open(sp_backend *be)
 {
@@ -498,11 +530,7 @@ sp_status cuda_conv_wgmma(sp_backend *be, const conv_call &call)
     assert(!is_tiled || cuda_is_whole(a, 2, ROW / CUDA_CHUNK_BYTES));
     if (tile.columns == 256)
         return !is_tiled ? conv_wgmma_launch<wide<1>, false>(be, a)
-               : tile.cluster == 1
-                   ? conv_wgmma_launch<wide<1>, true>(be, a)
-                   : conv_wgmma_launch<wide<CUDA_WGMMA_PAIR>, true>(be, a);
+                         : wgmma_launch_whole<wide>(be, a, tile.cluster);
     return !is_tiled ? conv_wgmma_launch<narrow<1>, false>(be, a)
-           : tile.cluster == 1
-               ? conv_wgmma_launch<narrow<1>, true>(be, a)
-               : conv_wgmma_launch<narrow<CUDA_WGMMA_PAIR>, true>(be, a);
+                     : wgmma_launch_whole<narrow>(be, a, tile.cluster);
 }

@@ -121,7 +121,10 @@ static void describe_wgmma(const cuda_conv_shape *s, cuda_sms sms, cuda_work *wo
     work->cluster = tile.cluster;
     work->rows = CUDA_TILE_ROWS * tile.cluster;
     snprintf(work->kernel, sizeof work->kernel, "wgmma bf16 %d%s %s", tile.columns,
-             tile.cluster > 1 ? " pair" : "", is_tiled ? "whole" : "any");
+             tile.cluster == CUDA_WGMMA_FOUR   ? " four"
+             : tile.cluster == CUDA_WGMMA_PAIR ? " pair"
+                                               : "",
+             is_tiled ? "whole" : "any");
 }
 
 static void describe_mma(const cuda_conv_shape *s, cuda_sms sms, cuda_work *work)

@@ -65,6 +65,8 @@ enum {
 typedef struct cuda_sms {
     int n;           /* multiprocessors */
     int block_bytes; /* the shared memory that a block may have */
+    /* Clusters of four blocks with a multiprocessor each that run at a time. */
+    int fours;
 } cuda_sms;
 
 /* The entry of columns[n], rising, that needs the fewest columns in all for c channels,
@@ -111,7 +113,9 @@ static inline int cuda_tile_by_formula(cuda_sms sms, int64_t n, int c, int K)
 enum {
     CUDA_WGMMA_LEAST = 128, /* channels of a result */
     CUDA_WGMMA_DEPTH = 64,  /* channels of a k-tile */
-    CUDA_WGMMA_PAIR = 2     /* blocks of a cluster that share their weights */
+    /* Blocks of a cluster that share their weights. */
+    CUDA_WGMMA_PAIR = 2,
+    CUDA_WGMMA_FOUR = 4
 };
 
 /* True if a call in bf16 gains from wgmma, by the count of its instructions: a k-tile
@@ -137,6 +141,16 @@ typedef struct cuda_wgmma_tile {
     int columns, cluster;
 } cuda_wgmma_tile;
 
+/* The blocks of a cluster. A cluster lies within one of the device's groups of
+ * multiprocessors (GPC), and blocks with an SM each leave those idle that make no four:
+ * 4 of an H100's 132. If it were more than a sixteenth, pairs would be faster. */
+static inline int cuda_wgmma_cluster(cuda_sms sms, bool is_wide)
+{
+    const int held = CUDA_WGMMA_FOUR * sms.fours, least = is_wide ? 15 * sms.n : 1;
+
+    return 16 * held >= least ? CUDA_WGMMA_FOUR : CUDA_WGMMA_PAIR;
+}
+
 /* The tile for a result of n rows and c_y channels by a kernel of K offsets of c_x
  * channels.
  *
@@ -145,17 +159,18 @@ typedef struct cuda_wgmma_tile {
  * block has an SM to itself. The longest tile of a 3^3 kernel holds up to twice as many
  * offsets as the mean one, so such a kernel gets 256 columns only if there are
  * enough blocks. Kernels of many offsets read more bytes of weights than of rows; there
- * the two blocks of a cluster bring the weights once for both. Counted by spbench
+ * the blocks of a cluster bring the weights once for all of them. Counted by spbench
  * roofline. */
 static inline cuda_wgmma_tile cuda_wgmma_choose(cuda_sms sms, int64_t n, int K, int c_x,
                                                 int c_y)
 {
     const int narrow = (c_y + 127) / 128, wide = (c_y + 255) / 256;
     const int64_t blocks = (n + CUDA_TILE_ROWS - 1) / CUDA_TILE_ROWS * wide;
-    const bool is_pair = K >= CUDA_TALL_OFFSETS && cuda_wgmma_is_tiled(K, c_x, c_y);
+    const bool is_shared = K >= CUDA_TALL_OFFSETS && cuda_wgmma_is_tiled(K, c_x, c_y);
     const bool is_wide = wide * (256 + 64) < narrow * (128 + 64) &&
-                         (!is_pair || blocks >= (int64_t)CUDA_TALL_WAVES * sms.n);
-    const cuda_wgmma_tile tile = {is_wide ? 256 : 128, is_pair ? CUDA_WGMMA_PAIR : 1};
+                         (!is_shared || blocks >= (int64_t)CUDA_TALL_WAVES * sms.n);
+    const cuda_wgmma_tile tile = {is_wide ? 256 : 128,
+                                  is_shared ? cuda_wgmma_cluster(sms, is_wide) : 1};
 
     return tile;
 }

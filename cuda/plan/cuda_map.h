@@ -32,14 +32,13 @@
  * The Gray place of v is its position in the Gray code, the i with v = i ^ i >> 1. The
  * inner 3^3 of a kernel of edge n begins at offset (n - 3) / 2 along each axis.
  *
- * The whole tiles of 256 rows of a window, counted from the first row of the map, are
+ * The whole units of 512 rows of a window, counted from the first row of the map, are
  * then sorted by the number of offsets that they hold, largest first. Long tiles begin
- * first and the last ones to end are short. Expected, from counted offsets: if a tile
- * needs the time of its offsets and two more, the convolutions of two scans on the
- * three finest levels end 6 to 21 % earlier, with 2 tiles of 128 rows at a time on each
- * of 132 multiprocessors. The two halves of such a tile have similar masks, so that a
- * tile of 256 rows has few more offsets than each of them (spbench roofline counts). A
- * tile belongs to the window of its first row.
+ * first and the last ones to end are short. The tiles of a unit have similar masks, so
+ * that a cluster of four blocks, or a tile of 256 rows, has few more offsets than each of
+ * them. A unit belongs to the window of its first row. Expected of a training step
+ * (spbench roofline, honest; tests/results/README): 12.69 ms unsorted, 12.54, 12.38,
+ * 12.29 and 12.55 ms with units of 128, 256, 512 and 1,024 rows.
  *
  * An alternative that was rejected is to split the masks: each of 2 or 3 groups of
  * offsets has an order of its own, by the key of its part of the mask, and a launch of
@@ -76,8 +75,9 @@
 
 enum {
     CUDA_MAP_WINDOW = 1 << 16,
-    CUDA_TILE_ROWS = 128, /* of a tile, and of a part of the sums of its rows */
-    CUDA_TALL_ROWS = 256, /* of a tall tile, the unit of the sort of `order` */
+    CUDA_TILE_ROWS = 128,  /* of a tile, and of a part of the sums of its rows */
+    CUDA_TALL_ROWS = 256,  /* of a tall tile */
+    CUDA_ORDER_ROWS = 512, /* of four tiles, the unit of the sort of `order` */
     CUDA_MAP_KEY_BITS = 44 /* of the longest key */
 };
 

@@ -121,20 +121,20 @@ static int map_compare(const void *a, const void *b)
     return x->row < y->row ? -1 : x->row > y->row;
 }
 
-/* Orders whole tiles by falling number of their offsets; the keys' windows come
+/* Orders whole units by falling number of their offsets; the keys' windows come
  * first. */
 static void order_tiles(const cuda_map *m, const row_key *rows, row_key *tiles,
                         int32_t *order)
 {
-    const int n_tiles = m->n_out / CUDA_TALL_ROWS;
+    const int n_tiles = m->n_out / CUDA_ORDER_ROWS;
 
     for (int t = 0; t < n_tiles; t++) {
-        const row_key *row = rows + (size_t)t * CUDA_TALL_ROWS;
+        const row_key *row = rows + (size_t)t * CUDA_ORDER_ROWS;
         int absent = m->K;
 
         for (int k = 0; k < m->K; k++) {
             bool is_there = false;
-            for (int r = 0; r < CUDA_TALL_ROWS; r++)
+            for (int r = 0; r < CUDA_ORDER_ROWS; r++)
                 is_there = is_there || map_has(m, row[r].row, k);
             absent -= is_there;
         }
@@ -142,9 +142,9 @@ static void order_tiles(const cuda_map *m, const row_key *rows, row_key *tiles,
     }
     qsort(tiles, (size_t)n_tiles, sizeof *tiles, map_compare);
     for (int32_t i = 0; i < m->n_out; i++)
-        order[i] = rows[i / CUDA_TALL_ROWS < n_tiles
-                            ? tiles[i / CUDA_TALL_ROWS].row * CUDA_TALL_ROWS +
-                                  i % CUDA_TALL_ROWS
+        order[i] = rows[i / CUDA_ORDER_ROWS < n_tiles
+                            ? tiles[i / CUDA_ORDER_ROWS].row * CUDA_ORDER_ROWS +
+                                  i % CUDA_ORDER_ROWS
                             : i]
                        .row;
 }

@@ -86,7 +86,7 @@ typedef struct plan_map {
     int32_t K, n_words, n_out, n_chunks;
     int32_t segment; /* number of the first window, counted over all maps */
     int64_t row_at;  /* output rows of the maps before this one */
-    int64_t tile_at; /* whole tall tiles of the maps before this one */
+    int64_t tile_at; /* whole units of the maps before this one */
     uint32_t *mask;
     int32_t *first, *order;
     int32_t *position; /* [n_chunks * K + 1] first pair of each sample, offset, chunk */

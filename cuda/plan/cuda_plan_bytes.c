@@ -85,7 +85,7 @@ static void use_order(room *r, const numbers *n)
         most = sp_most(most, *of_key);
         rows += plan_bytes_rows_of(n, m);
     }
-    use(r, 4 * rows + 4 * (rows / CUDA_TALL_ROWS) + sort_bytes(most));
+    use(r, 4 * rows + 4 * (rows / CUDA_ORDER_ROWS) + sort_bytes(most));
 }
 
 static void take_maps(room *r, const numbers *n)

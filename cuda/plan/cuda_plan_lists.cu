@@ -1,8 +1,8 @@
 /* The order of the tiles and the pair lists of all maps, both from their masks.
  *
  * The output rows of all maps with keys of the same length are sorted together, with
- * the number of their map and window above the key; then the whole tiles of all maps by
- * number of offsets.
+ * the number of their map and window above the key; then the whole units of all maps by
+ * number of offsets (cuda_map.h).
  *
  * The pairs of a sample and offset rise by output row. A block counts the pairs of a
  * chunk of rows, offset by offset. A scan of the counts in the sequence (sample,
@@ -143,7 +143,7 @@ struct make_order_words {
     }
 };
 
-/* One warp for each whole tall tile: makes the words that sort tiles with most offsets
+/* One warp for each whole unit: makes the words that sort tiles with most offsets
  * first in their window. */
 struct make_tile_words {
     plan_levels levels;
@@ -155,21 +155,21 @@ struct make_tile_words {
     bool has(const plan_map &) const { return true; }
     unsigned blocks(const plan_map &m) const
     {
-        return plan_blocks(m.n_out / CUDA_TALL_ROWS * (int64_t)32);
+        return plan_blocks(m.n_out / CUDA_ORDER_ROWS * (int64_t)32);
     }
     __device__ void operator()(const plan_map &m, unsigned block) const
     {
         const int64_t t = plan_item(block) / 32;
-        const int32_t *row = sorted + m.row_at + t * CUDA_TALL_ROWS;
+        const int32_t *row = sorted + m.row_at + t * CUDA_ORDER_ROWS;
         const int lane = (int)threadIdx.x % 32;
         int count = 0;
 
-        if (t >= m.n_out / CUDA_TALL_ROWS)
+        if (t >= m.n_out / CUDA_ORDER_ROWS)
             return;
         for (int w = 0; w < m.n_words; w++) {
             uint32_t any = 0;
 
-            for (int r = lane; r < CUDA_TALL_ROWS; r += 32)
+            for (int r = lane; r < CUDA_ORDER_ROWS; r += 32)
                 any |= m.mask[w * (int64_t)m.n_out + row[r]];
             for (int by = 16; by > 0; by /= 2)
                 any |= __shfl_xor_sync(0xffffffffu, any, by);
@@ -183,7 +183,7 @@ struct make_tile_words {
     }
 };
 
-/* Moves whole tall tiles; the last rows of a map, fewer than a tile, are not moved. */
+/* Moves whole units; the last rows of a map, fewer than a unit, are not moved. */
 struct move_tiles {
     const int32_t *sorted, *tile;
 
@@ -192,13 +192,13 @@ struct move_tiles {
     __device__ void operator()(const plan_map &m, unsigned block) const
     {
         const int64_t i = plan_item(block);
-        const int64_t t = i / CUDA_TALL_ROWS, r = i % CUDA_TALL_ROWS;
+        const int64_t t = i / CUDA_ORDER_ROWS, r = i % CUDA_ORDER_ROWS;
         int64_t from = i;
 
         if (i >= m.n_out)
             return;
-        if (t < m.n_out / CUDA_TALL_ROWS)
-            from = tile[m.tile_at + t] * (int64_t)CUDA_TALL_ROWS + r;
+        if (t < m.n_out / CUDA_ORDER_ROWS)
+            from = tile[m.tile_at + t] * (int64_t)CUDA_ORDER_ROWS + r;
         m.order[i] = sorted[m.row_at + from];
     }
 };
@@ -374,7 +374,7 @@ sp_status plan_lists_sort_rows(cuda_plan_builder *b, const plan_map *begin,
     return SP_OK;
 }
 
-/* Sorts the whole tiles of all maps by window and number of offsets. */
+/* Sorts the whole units of all maps by window and number of offsets. */
 sp_status sort_tiles(cuda_plan_builder *b, const int32_t *sorted, int64_t n,
                      int32_t *tile)
 {
@@ -400,7 +400,7 @@ sp_status plan_order_rows(cuda_plan_builder *b)
 {
     const plan_map *end = b->map + b->spec->n_maps, *begin = b->map, *m;
     const int64_t n = end[-1].row_at + end[-1].n_out;
-    const int64_t n_tiles = end[-1].tile_at + end[-1].n_out / CUDA_TALL_ROWS;
+    const int64_t n_tiles = end[-1].tile_at + end[-1].n_out / CUDA_ORDER_ROWS;
     const size_t mark = b->arena->used;
     int32_t *sorted, *tile;
 

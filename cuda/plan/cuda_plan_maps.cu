@@ -295,7 +295,7 @@ void describe_maps(cuda_plan_builder *b)
         m->tile_at = tile_at;
         m->segment = segment;
         row_at += m->n_out;
-        tile_at += m->n_out / CUDA_TALL_ROWS;
+        tile_at += m->n_out / CUDA_ORDER_ROWS;
         segment += m->n_out / CUDA_MAP_WINDOW + 1;
     }
 }

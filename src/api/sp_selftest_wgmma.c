@@ -9,9 +9,9 @@
 
 #include "base/sp_rng.h"
 
-/* The voxels are a bumpy surface of 289 rows: three tiles of 128 rows, the last of 33,
+/* The voxels are a bumpy surface of 529 rows: five tiles of 128 rows, the last of 17,
  * in two clusters. */
-enum { EDGE = 17, ROWS = EDGE * EDGE, KERNEL = 3, K = KERNEL * KERNEL * KERNEL };
+enum { EDGE = 23, ROWS = EDGE * EDGE, KERNEL = 3, K = KERNEL * KERNEL * KERNEL };
 enum { MOST_X = 64, MOST_Y = 256 };
 
 /* An input of 37 channels does not fill a k-tile of 64, so each block copies its

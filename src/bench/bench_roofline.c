@@ -40,10 +40,22 @@ static const struct {
     /* Instructions of a lane for an element of the result; [1]: if a thread has 128
      * registers (cuda_conv_out.cuh). */
     double forward[2], backward[2];
-} h100 = {{132, 227 << 10}, 1.755e9, 2048, 0.62, 0.8, 0.75,     5.5e12,
-          2.8e12,           1.5e-6,  3e-6, 4000, 700, {12, 15}, {24, 32}};
+} h100 = {{132, 227 << 10, 32},
+          1.755e9,
+          2048,
+          0.62,
+          0.8,
+          0.75,
+          5.5e12,
+          2.8e12,
+          1.5e-6,
+          3e-6,
+          4000,
+          700,
+          {12, 15},
+          {24, 32}};
 
-enum { MAPS = SP_MAX_MAPS, HEIGHTS = 2, KERNELS = 64 };
+enum { MAPS = SP_MAX_MAPS, HEIGHTS = 3, KERNELS = 64 };
 
 /* A kernel as tests/tools/cuda_code.py counted it. */
 typedef struct kernel {
@@ -61,7 +73,8 @@ typedef struct kernels {
 typedef struct counted_map {
     const sp_map *map;
     cuda_map host;
-    cuda_row_tiles tiles[HEIGHTS]; /* tiles of 128 and of 256 rows; rows 0: not yet */
+    /* tiles of 128, 256 and 512 rows; rows 0: not counted yet */
+    cuda_row_tiles tiles[HEIGHTS];
 } counted_map;
 
 typedef struct prediction {
@@ -201,7 +214,7 @@ static sp_status roofline_tiles_of(roofline *r, const sp_map *map, int rows,
     cuda_row_tiles *t;
 
     SP_TRY(find_map(r, map, &m));
-    t = &m->tiles[rows == CUDA_TALL_ROWS];
+    t = &m->tiles[rows / CUDA_TALL_ROWS];
     if (t->rows == 0)
         SP_TRY(cuda_count_tiles(&m->host, m->host.n_out, rows, t));
     *tiles = t;
@@ -273,7 +286,7 @@ static sp_status predict_conv(const roofline *r, const bench_call *call,
                               prediction *p)
 {
     const bool is_forward = strcmp(call->op, "conv_forward") == 0;
-    schedule sms = {.n = h100.sms.n};
+    schedule groups; /* of SMs that run a cluster together */
     const kernel *k = NULL;
     const int blocks = p->work.across * p->work.cluster; /* blocks of a tile of rows */
     double outside, inside = 0;
@@ -281,6 +294,9 @@ static sp_status predict_conv(const roofline *r, const bench_call *call,
 
     SP_TRY(find_kernel(&r->code, p->work.kernel, &k));
     cuda_count_conv(shape, tiles, &p->work);
+    groups = (schedule){.n = k->blocks == 1 && p->work.cluster == CUDA_WGMMA_FOUR
+                                 ? h100.sms.fours
+                                 : h100.sms.n / p->work.cluster};
     is_tight = k->threads * k->blocks >= 512;
     outside = h100.table + (is_forward ? h100.forward : h100.backward)[is_tight] *
                                p->work.rows / p->work.cluster * p->work.columns /
@@ -290,13 +306,13 @@ static sp_status predict_conv(const roofline *r, const bench_call *call,
 
         cuda_count_block(shape, tiles, &p->work, t, &k_tiles, &products);
         inside += (k_tiles * k->loop + outside) * blocks;
-        for (int i = 0; i < blocks; i++)
-            roofline_add_block(&sms,
+        for (int i = 0; i < p->work.across; i++)
+            roofline_add_block(&groups,
                                block_clocks(k, k_tiles * k->loop, outside,
                                             products / roofline_rate_of(&p->work)));
     }
     p->issue_s = inside * k->threads / 128 / h100.sms.n / h100.clock_hz;
-    p->sm_s = roofline_end_of(&sms) / h100.clock_hz;
+    p->sm_s = roofline_end_of(&groups) / h100.clock_hz;
     return SP_OK;
 }
 
@@ -536,7 +552,6 @@ static sp_status count_call(void *arg, const bench_call *call)
                                                      .c_out = call->c_out,
                                                      .sm_s = p.sm_s,
                                                      .gathered = p.work.gathered,
-                                                     .weights = p.work.weights,
                                                      .l2_bytes = p.l2_bytes,
                                                      .memory_bytes = call->bytes,
                                                      .more_kernels = call->more_kernels,

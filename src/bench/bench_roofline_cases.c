@@ -48,11 +48,10 @@ static bool is_op(const bench_work_of_call *call, const char *op)
     return strcmp(call->op, op) == 0;
 }
 
-static void read_less(bench_work_of_call *call, double rows, double weights)
+static void gather_less(bench_work_of_call *call, double part)
 {
-    call->l2_bytes -= rows * call->gathered + weights * call->weights;
-    call->gathered *= 1 - rows;
-    call->weights *= 1 - weights;
+    call->l2_bytes -= part * call->gathered;
+    call->gathered *= 1 - part;
 }
 
 /* Weight gradients in tiles of 256 x 256 channels, each of two blocks that exchange half
@@ -67,16 +66,7 @@ static void change_wgrad_256x256(bench_work_of_call *call, case_rates *rates)
 
     (void)rates;
     if (is_op(call, "conv_grad_weight") && then < now)
-        read_less(call, 1 - then / now, 0);
-}
-
-/* Four blocks share the weights that two share now; they walk through more offsets that
- * not all of them have. */
-static void change_clusters(bench_work_of_call *call, case_rates *rates)
-{
-    (void)rates;
-    if (strstr(call->kernel, " pair "))
-        read_less(call, 0, 0.45);
+        gather_less(call, 1 - then / now);
 }
 
 /* One pass over 256 columns instead of two over 128, cut along the inner dimension so
@@ -89,14 +79,13 @@ static void change_stream_k(bench_work_of_call *call, case_rates *rates)
     if (call->c_out < 256 || call->n > 132 * 128 * 2 ||
         !strstr(call->kernel, "wgmma bf16 128"))
         return;
-    read_less(call, 0.5, 0);
+    gather_less(call, 0.5);
     call->l2_bytes += sums;
 }
 
 static void change_all(bench_work_of_call *call, case_rates *rates)
 {
     change_wgrad_256x256(call, rates);
-    change_clusters(call, rates);
     change_stream_k(call, rates);
 }
 
@@ -126,7 +115,6 @@ static const struct {
      {1, L2, H100, 1.5e-6, 3e-6, 0.15, 0, 0, 0, 0},
      NULL},
     {"weight gradients 256 x 256", HONEST(L2, H100), change_wgrad_256x256},
-    {"clusters of four", HONEST(L2, H100), change_clusters},
     {"256 columns cut along k", HONEST(L2, H100), change_stream_k},
     {"all of these", HONEST(L2, H100), change_all},
     {"all of these, perfect overlap", MODEL(L2, H100), change_all},

@@ -23,7 +23,7 @@ typedef struct bench_work_of_call {
     const char *op, *kernel; /* kernel: "" if it is no GEMM */
     int64_t n;
     int c_in, c_out;
-    double sm_s, gathered, weights, l2_bytes, memory_bytes;
+    double sm_s, gathered, l2_bytes, memory_bytes;
     int more_kernels; /* beside its first */
     bool is_small;    /* its time does not depend on what it reads */
     bool is_wgmma;

@@ -128,8 +128,8 @@ typedef struct sp_norm_args {
  * pass is fused: sums[p][0][c] = sum g, sums[p][1][c] = sum g * xhat with
  * xhat = (x - mean) * inv_std. Pass 2
  * (norm_grad_apply) forms dx = a * g + b * x + c per channel and writes it, or adds it
- * if is_added; dx may be dy. slope must not be negative: the sign of y is read as the
- * sign of the activation's argument. */
+ * if is_added; dx may be dy or x. slope must not be negative: the sign of y is read as
+ * the sign of the activation's argument. */
 typedef struct sp_norm_grad_args {
     /* y: output of the activation; not read, and possibly absent, if slope is 1 or
      * scale is given */

@@ -382,20 +382,30 @@ static sp_grad_route route_of(sp_assign *a, int s, int to, grad_over over)
     return SP_GRAD_NEW;
 }
 
+/* True if the gradient of value x may be written over its activation, and that lies
+ * lower than the gradient of the output. */
+static bool is_lower(const sp_assign *a, int s, int x)
+{
+    return can_replace(a, s, x) &&
+           a->value[x].act.at < a->value[a->low->step[s].out].grad.at;
+}
+
 /* The gradient of the residual equals the output's, so the residual takes over its
- * memory; if it does not, x does. If x and the residual are one value, the residual's
- * gradient is a copy. */
+ * memory. If it does not, x takes that or its own activation's, whichever is lower: so
+ * free memory gathers at the end of the span. If x and the residual are one value, the
+ * residual's gradient is a copy. */
 static void route_norm(sp_assign *a, int s, sp_grad_route *route)
 {
     const sp_lower_step *step = &a->low->step[s];
     const bool is_one = step->n_in > 1 && step->in[1] == step->in[0];
-    bool is_taken = false;
+    grad_over x = is_lower(a, s, step->in[0]) ? OVER_INPUT : OVER_GRAD;
 
     if (step->n_in > 1) {
         route[1] = route_of(a, s, step->in[1], is_one ? OVER_NOTHING : OVER_GRAD);
-        is_taken = route[1] == SP_GRAD_TAKEN;
+        if (route[1] == SP_GRAD_TAKEN)
+            x = OVER_INPUT;
     }
-    route[0] = route_of(a, s, step->in[0], is_taken ? OVER_INPUT : OVER_GRAD);
+    route[0] = route_of(a, s, step->in[0], x);
 }
 
 /* With recomputation an input whose own backward pass does not come next gets a copy of

@@ -492,8 +492,9 @@ static void wgmma_every_map(void)
         {CONV_5, 1, {40}, 9, 136, 0, true},
         {CONV_5, 2, {30, 31}, 128, 12, 0, true},
         {CONV_KINDS - 1, 1, {70}, 512, 144, 0, true},
-        /* clusters: one without rows, a pair of which one has none, words of masks */
+        /* clusters: blocks without rows, a second cluster, words of masks */
         {CONV_3, 1, {1}, 64, 128, 0, true},
+        {CONV_3, 1, {530}, 64, 128, 0, true},
         {CONV_3, 3, {300, 0, 90}, 64, 256, 0, true},
         {CONV_3, 1, {140}, 128, 132, 4, true},
         {CONV_5, 2, {90, 61}, 64, 136, 0, true},
@@ -514,29 +515,42 @@ static void wgmma_every_map(void)
 }
 
 /* The emulator adds the 16 of a product alike in both ways to multiply, so that their
- * results must be equal: a device's need not. Those of wgmma's tiles must on both. */
+ * results must be equal: a device's need not. Those of wgmma's tiles must on both, and
+ * those of its clusters: a device that holds no four blocks at a time has pairs. */
 static void wgmma_equals_mma(void)
 {
     static const struct {
         int kind, c_in, c_out;
     } all[] = {
         {CONV_3, 40, 136}, {CONV_3, 64, 256}, {CONV_5, 64, 136}, {CONV_DOWN, 64, 136}};
-    static const int rows[] = {300}, columns[] = {0, 128, 256};
+    static const int rows[] = {300};
+    enum { WAYS = 5 };
+    static const struct {
+        int columns; /* 0: mma.sync */
+        bool is_pair;
+    } ways[WAYS] = {{0, false}, {128, false}, {256, false}, {128, true}, {256, true}};
 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         conv_case p = case_make(&conv_kinds[all[i].kind], SP_BF16, 1, rows, all[i].c_in,
                                 all[i].c_out, 0);
-        sp_tensor y[3];
+        sp_tensor y[WAYS];
 
-        for (int way = 0; way < 3; way++) {
-            CLOSED_BY(cu_close) sp_backend be = case_open(way, SP_BF16);
-            be.is_wgmma = way > 0;
-            be.wgmma_columns = columns[way];
+        for (int way = 0; way < WAYS; way++) {
+            sp_backend be;
+
+            if (ways[way].is_pair)
+                setenv("HC_CLUSTERS", "0", 1);
+            be = case_open(way, SP_BF16);
+            unsetenv("HC_CLUSTERS");
+            be.is_wgmma = ways[way].columns > 0;
+            be.wgmma_columns = ways[way].columns;
             y[way] = forward(&be, &p, 1, (variant){.has_bias = true, .has_sums = true});
+            cu_close(&be);
         }
         if (hc_wgmma_count)
             assert_true(fx_equal(y[0], y[1]));
-        assert_true(fx_equal(y[1], y[2]));
+        for (int way = 2; way < WAYS; way++)
+            assert_true(fx_equal(y[1], y[way]));
         assert_true(fx_error(y[0], y[1]) <= 0.01);
     }
 }

@@ -4,7 +4,7 @@
 #include "cuda/conv/cuda_count.h"
 #include "gpu/conv_case.h"
 
-static const cuda_sms emulated = {1, 227 << 10};
+static const cuda_sms emulated = {1, 227 << 10, 1};
 
 /* Writes which offsets each row of the map's order has: has [n_out][K]. */
 static bool *list_offsets(const conv_case *p, const cuda_map *m)
@@ -73,6 +73,7 @@ TEST(offsets_are_those_of_the_lists)
 
         check_tiles(&p, 3, CUDA_TILE_ROWS);
         check_tiles(&p, 3, CUDA_TALL_ROWS);
+        check_tiles(&p, 3, CUDA_WGMMA_FOUR * CUDA_TILE_ROWS);
     }
 }
 
@@ -149,13 +150,35 @@ TEST(bytes_are_those_that_are_copied)
     check_copies(CONV_DOWN, SP_BF16, 64, 160, false, "conv bf16 96 2x2 whole");
     check_copies(CONV_3, SP_TF32, 32, 96, false, "conv tf32 256x96 4x2 whole");
     check_copies(CONV_3, SP_FP32, 32, 96, false, "conv fp32 64 4x1 whole");
-    check_copies(CONV_3, SP_BF16, 64, 256, true, "wgmma bf16 256 pair whole");
-    check_copies(CONV_3, SP_BF16, 128, 200, true, "wgmma bf16 256 pair whole");
-    check_copies(CONV_3, SP_BF16, 192, 128, true, "wgmma bf16 128 pair whole");
-    check_copies(CONV_3, SP_BF16, 64, 128, true, "wgmma bf16 128 pair whole");
+    check_copies(CONV_3, SP_BF16, 64, 256, true, "wgmma bf16 256 four whole");
+    check_copies(CONV_3, SP_BF16, 128, 200, true, "wgmma bf16 256 four whole");
+    check_copies(CONV_3, SP_BF16, 192, 128, true, "wgmma bf16 128 four whole");
+    check_copies(CONV_3, SP_BF16, 64, 128, true, "wgmma bf16 128 four whole");
     check_copies(CONV_DOWN, SP_BF16, 64, 256, true, "wgmma bf16 256 whole");
     check_copies(CONV_DOWN, SP_BF16, 64, 128, true, "wgmma bf16 128 whole");
     check_copies(CONV_3, SP_BF16, 40, 128, true, "wgmma bf16 128 any");
+}
+
+/* How many fours a device of 132 multiprocessors holds decides who shares weights;
+ * blocks that have an SM to themselves are not left idle for it. */
+TEST(clusters_are_those_that_the_device_holds)
+{
+    static const struct {
+        int fours, narrow, wide;
+    } all[] = {{0, 2, 2}, {1, 4, 2}, {30, 4, 2}, {31, 4, 4}, {33, 4, 4}};
+
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const cuda_sms sms = {132, 227 << 10, all[i].fours};
+        const cuda_wgmma_tile narrow = cuda_wgmma_choose(sms, 19008, 27, 256, 256),
+                              wide = cuda_wgmma_choose(sms, 42856, 27, 256, 256),
+                              few = cuda_wgmma_choose(sms, 42856, 8, 256, 256);
+
+        assert_int_equal(narrow.columns, 128);
+        assert_int_equal(narrow.cluster, all[i].narrow);
+        assert_int_equal(wide.columns, 256);
+        assert_int_equal(wide.cluster, all[i].wide);
+        assert_int_equal(few.cluster, 1);
+    }
 }
 
 KERNEL_TESTS(test_cuda_count)

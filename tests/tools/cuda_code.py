@@ -36,12 +36,13 @@ import subprocess
 import sys
 
 # The table that is kept of the last change, and how far a kernel may be from its row. No loop
-# may have a WARPSYNC, except the two of the pairs: their warps wait for the other block's
+# may have a WARPSYNC, except the two of clusters: their warps wait for other blocks'
 # copies in loops of their own, behind which the compiler brings them together.
 KEPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../results/code-sm_90.txt")
 MORE, FEWER_AHEAD = 1.07, 2
 
 PRECISIONS = ("fp32", "tf32", "bf16")
+CLUSTERS = {2: " pair", 4: " four"}
 LOAD = re.compile(r"^(LDSM|LDS)\b")
 INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;")
 LABEL = re.compile(r"^(\.L_x_\d+):")
@@ -258,7 +259,7 @@ class Kernel:
             precision, (rows, columns) = 2, numbers[:2]
             self.threads, self.macs = 256, rows * columns
             self.products = min(rows, columns) // 32
-            tile = "%d%s" % (columns, " pair" if numbers[5:6] == [2] else "")
+            tile = "%d%s" % (columns, CLUSTERS.get(next(iter(numbers[5:6]), 1), ""))
         if self.kind == "wgrad_wgmma":
             self.kind, tile, form = "wgrad", "%dx%d" % (rows, columns), "whole"
         self.is_wgmma = found[1] in ("wgmma", "wgrad_wgmma")
@@ -299,6 +300,9 @@ class Kernel:
         self.blocks = min(warps // (self.threads // 32), 2048 // self.threads,
                           233472 // ((self.shared + 127) // 128 * 128 + 1024))
 
+    def is_clustered(self):
+        return self.kind == "wgmma" and any(c + " " in self.name for c in CLUSTERS.values())
+
     def row(self):
         of_cubin = (self.regs, self.shared, self.threads, self.blocks)
         return "%-27s %5d %4d %4d %5d %6.2f %7d %7d" % (
@@ -310,8 +314,8 @@ class Kernel:
         codes = self.ahead_of_wait
         if codes is None:
             return ["no wait for the preceding kernel"]
-        if " pair " in self.name and codes.count("ST.E") == 1:
-            # the list of offsets, into the shared memory of the other block
+        if self.is_clustered() and codes.count("ST.E") == 1:
+            # the list of offsets, into the shared memory of the other blocks
             codes = [c for c in codes if c != "ST.E"]
         faults = ["%s ahead of the wait for the preceding kernel" % c for c in sorted(set(codes))
                   if re.match(r"(LDGSTS|STG?|RED|ATOMG?|UBLKCP|%s)\b" % self.product, c)]
@@ -324,7 +328,7 @@ class Kernel:
             return ["no limits for it"]
         loop, ahead, outside, blocks = kept[self.name]
         checks = (("instructions of the loop", self.loop, 0, int(MORE * loop)),
-                  ("WARPSYNC in the loop", self.sync, 0, 2 if " pair " in self.name else 0),
+                  ("WARPSYNC in the loop", self.sync, 0, 2 if self.is_clustered() else 0),
                   ("loads ahead of the products", self.ahead, ahead - FEWER_AHEAD, 10**9),
                   ("instructions outside the loop", self.outside, 0, int(MORE * outside)))
         if self.blocks is not None:

@@ -112,6 +112,10 @@ peer cuda_peer.cu 's/SP_TRY(sp_comm_agree(t->comm, object(t, options)));/SP_TRY(
 # plans: rows and parents of levels
 plan cuda_plan_levels.cu 's/depth > l ? row : row - 1/row/'
 plan cuda_plan_levels.cu 's/ahead += count\[w\]\[lane\]/ahead += 0/'
+# units of tiles: their order, and the rows that move with them
+plan cuda_plan_lists.cu 's/((1 << count_bits) - 1 - count)/count/'
+plan cuda_plan_lists.cu 's/r < CUDA_ORDER_ROWS; r += 32/r < CUDA_TALL_ROWS; r += 32/'
+plan cuda_plan_lists.cu 's/t = i \/ CUDA_ORDER_ROWS, r = i % CUDA_ORDER_ROWS/t = i \/ CUDA_TALL_ROWS, r = i % CUDA_TALL_ROWS/'
 # coefficients ahead of a pass, the last block of a sum
 rows() {
     mutant test_cuda_rows rows/cuda_norm.cu "$1" "$2"
@@ -155,7 +159,7 @@ wgmma cuda_conv_wgmma.cu 's/(q ^ (r & 7))/q/'
 wgmma cuda_conv_wgmma.cu 's/(ATOM >> 4 | 1u << 30) << 32/(ATOM >> 3 | 1u << 30) << 32/'
 wgmma cuda_conv_wgmma.cu 's/(warp \/ 4 \* T::MT + i) \* 64/i * 64/'
 wgmma cuda_conv_wgmma.cu 's/groups >> (warp \/ 4 \* 4 \* T::MT)/groups/'
-# clusters: phases, arrivals, halves of the weights, the two lists, who leaves when
+# clusters: phases, arrivals, parts of the weights, the lists, who leaves when
 wgmma cuda_conv_wgmma.cu 's/weights.wait(begun + (unsigned)step);//'
 wgmma cuda_conv_wgmma.cu 's/, parity(step) ^ 1)/, parity(step))/'
 wgmma cuda_conv_wgmma.cu 's/sp_mbarrier_wait(free + 8 \* i, parity(step) ^ 1);/;/'
@@ -164,7 +168,9 @@ wgmma cuda_conv_wgmma.cu 's/weights.release(weights.stage(begun + (unsigned)s));
 wgmma cuda_conv_wgmma.cu 's/(unsigned)(columns \* ROW)/(unsigned)(PART * ROW)/'
 wgmma cuda_conv_wgmma.cu 's/w + (unsigned)from) \* ROW/w) * ROW/'
 wgmma cuda_conv_wgmma.cu 's/own |= there\[i\]/own |= there[0]/'
-wgmma cuda_conv_wgmma.cu 's/sp_cluster_wait(); \/\* the other block has begun.*/;/'
+wgmma cuda_conv_wgmma.cu 's/sp_cluster_wait(); \/\* the other blocks have begun.*/;/'
+wgmma cuda_conv_wgmma.cu 's/full + 8 \* i, ALL)/full + 8 * i, 3)/'
+wgmma cuda_conv_wgmma.cu 's/PART \* (int)sp_cluster_rank()/PART * ((int)sp_cluster_rank() % 2)/'
 wgmma cuda_conv_wgmma.cu 's/begun += (unsigned)steps;//'
 wgmma cuda_conv_load.cuh 's/(unsigned)(word \* CONV_WORD) \* of_offset/0/'
 wgmma cuda_conv_wgmma.cu 's/u < first + STEP_UNITS/u < first + 1/'
