@@ -496,6 +496,9 @@ static sp_status spill_write_blocks(vox_cutter *c, int n_parts)
     SP_TRY(make_blocks(c));
     SP_TRY(sp_file_open(c->cut->path, O_CREAT | O_TRUNC | O_WRONLY, &c->fd));
     SP_TRY(each_point(c, "cutting", put_blocks));
+    /* What reads the others needs as much memory as what has read this one. */
+    sp_scan_points_destroy(&c->points);
+    SP_TRY(sp_scan_rewind(c->scan));
     SP_TRY(add_neighbours(c, n_parts));
     for (int64_t b = 0; b < c->n; b++)
         SP_TRY(spill_flush(c, b, true));

@@ -137,7 +137,7 @@ const sp_laz_place *sp_laz_chunks(const sp_laz_reader *reader, int64_t *n);
  * are their points. There is a chunk table, and nothing was read. Returns the number of
  * points. */
 int64_t sp_laz_keep(sp_laz_reader *reader, const bool *is_wanted);
-/* Goes back to the first point that is read. */
+/* Goes back to the first point that is read, and frees the memory of decoding. */
 sp_status sp_laz_rewind(sp_laz_reader *reader);
 /* Reads the chunks first, first + step, ... below `end` only, from the first on. There
  * is a chunk table; end is at most the number of its chunks. */
