@@ -115,7 +115,7 @@ typedef struct sp_laz_reader sp_laz_reader;
 
 /* Opens the points of a file and reads the chunk table, if there is one. n_threads
  * threads decode, which start at the first read; 1: the caller's alone. Memory: a chunk
- * for each thread, at most some 16 MB for its points and the bytes of the chunk. */
+ * for each thread, at most a MiB for its points, and the bytes of the chunk. */
 sp_status sp_laz_open(sp_laz_reader **reader, const sp_laz_file *file,
                       const sp_laz_format *format, int n_threads);
 void sp_laz_close(sp_laz_reader *reader);

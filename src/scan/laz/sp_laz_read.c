@@ -16,7 +16,7 @@
 #include "scan/laz/sp_laz_chunk.h"
 
 enum {
-    PORTION_BYTES = 16 << 20, /* of records, at most */
+    PORTION_BYTES = 1 << 20, /* of records, at most */
     MOST_THREADS = 64
 };
 
