@@ -7,7 +7,7 @@
  * If a block with its margin lies within the buffer around two scans, both would make the
  * same sample of it (vox_block_is_complete). The extents of the headers say which scans
  * have it later. All ranks know the pieces of a scan that was cut, and so which of them
- * are stored. A scan with a damaged neighbour stores none. The last scan with a block
+ * are stored. A scan with a damaged neighbour stores nothing. The last scan with a block
  * removes its file, which is in DIR/.sptrain/tmp and has 8 bytes for each voxel and sum,
  * and 15 for each voxel. All is local. */
 #ifndef LABEL_STORE_H
@@ -17,13 +17,13 @@
 #include "scan/sp_gridding.h"
 #include "vox/vox_spill.h"
 
-/* All blocks that are stored. All zero: none is. */
+/* All blocks that are stored. All zero: no block is. */
 typedef struct label_stored {
     vox_block_number *block; /* [n] */
     int64_t n;
 } label_stored;
 
-/* The blocks of one scan. All zero: none is shared. */
+/* The blocks of one scan. All zero: no block is shared. */
 typedef struct label_store {
     const vox_options *vox; /* borrowed, as the files */
     const label_files *files;

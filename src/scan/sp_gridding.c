@@ -521,7 +521,7 @@ sp_status sp_grid_reserve(sp_grid *grid, int64_t n)
     return GROW(grid, B_SUBVOXEL, 3 * n, &grid->sample.subvoxel);
 }
 
-/* The voxel with this key among the sorted ones. False: there is none. */
+/* The voxel with this key among the sorted ones. False: no voxel has it. */
 static bool find_voxel(const item *voxel, int64_t n, uint64_t key, uint32_t *row)
 {
     int64_t low = 0, high = n;

@@ -65,7 +65,7 @@ sp_status sp_grid_points(sp_grid *grid, const sp_points *points,
  * the order of sp_grid_points, subvoxel, origin. SP_EMEM. */
 sp_status sp_grid_reserve(sp_grid *grid, int64_t n);
 /* Fills the point map by these voxels; options->origin and begin as they were. The
- * sample has no features and no labels. SP_EDATA: a point lies in none of the voxels;
+ * sample has no features and no labels. SP_EDATA: a point lies outside of the voxels;
  * SP_EMEM. */
 sp_status sp_grid_locate(sp_grid *grid, const sp_points *points,
                          const sp_grid_options *options);

@@ -136,7 +136,7 @@ TEST_AFTER(make_points, context_points_leave_the_map)
     assert_int_equal(grid.sample.n_points, at);
 }
 
-/* Some of the points find the voxels that all have made; a point elsewhere finds none. */
+/* Some of the points find the voxels that all have made; a point elsewhere finds no voxel. */
 TEST_AFTER(make_points, points_find_known_voxels)
 {
     CLOSED_BY(sp_grid_destroy) sp_grid all = {0}, some = {0};
