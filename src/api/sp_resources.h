@@ -257,10 +257,12 @@ sp_status sp_resources_kept_class_weights(sp_resources *resources, bool is_named
 
 /* ---- sp_resources.c ---- */
 
-/* Builds graph and network from the config, with new random weights. class_weight
- * (host, borrowed during the call) may be NULL. SP_EMEM before anything is allocated if
- * the weights do not fit into the host's memory, or into run.memory_mb. */
-sp_status sp_resources_open_net(sp_resources *resources, const float *class_weight);
+/* Builds graph and network from the config, with new random weights; is_loaded: the
+ * caller loads weights, which are zero until then. class_weight (host, borrowed during
+ * the call) may be NULL. SP_EMEM before anything is allocated if the weights do not fit
+ * into the host's memory, or into run.memory_mb. */
+sp_status sp_resources_open_net(sp_resources *resources, const float *class_weight,
+                                bool is_loaded);
 /* The same for a training, with the class weights that its deck asks for. SP_EUSAGE:
  * sp_resources_check_training, or train.freeze or lr_layers name no layer. */
 sp_status sp_resources_open_trained_net(sp_resources *resources);

@@ -365,7 +365,7 @@ void sp_machine_trim(void)
 void sp_machine_bound_heap(void)
 {
 #ifdef __GLIBC__
-    enum { LARGE = 256 << 10 };
+    enum { LARGE = 64 << 10 };
 
     mallopt(M_ARENA_MAX, 1);
     mallopt(M_MMAP_THRESHOLD, LARGE);

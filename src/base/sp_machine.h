@@ -68,7 +68,7 @@ void sp_machine_zero(void *data, size_t bytes);
 /* Gives freed memory that malloc keeps back to the system. */
 void sp_machine_trim(void);
 /* Lets malloc keep little of what is freed, for a program whose threads come and go: all
- * threads started later share one heap, and blocks from 256 KiB are the system's own. By
+ * threads started later share one heap, and blocks from 64 KiB are the system's own. By
  * default glibc has a heap for each thread, and moves that bound up as blocks are freed.
  */
 void sp_machine_bound_heap(void);

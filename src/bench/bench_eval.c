@@ -36,7 +36,7 @@ static sp_status eval_open_evaluation(evaluation *e)
         return SP_FAIL(SP_EDATA, "%s: expected samples with labels to evaluate",
                        r->val.shard[0].path);
     SP_TRY(sp_comm_agree(r->comm, sp_resources_normalize(r, &r->val)));
-    SP_TRY(sp_resources_open_net(r, NULL));
+    SP_TRY(sp_resources_open_net(r, NULL, false));
     SP_TRY(sp_resources_open_evaluation(r));
     SP_TRY(sp_resources_cut(r));
     SP_TRY(sp_arena_create(&e->scratch, 0, "predictions"));

@@ -21,7 +21,7 @@ sp_status bench_training_open(bench *b, bench_training *t)
     SP_TRY(sp_comm_agree(r->comm, sp_resources_normalize(r, &r->train)));
     /* A step without labels has a gradient of zeros, and leaves the update out. */
     SP_TRY(sp_resources_check_labels(r));
-    SP_TRY(sp_resources_open_net(r, NULL));
+    SP_TRY(sp_resources_open_net(r, NULL, false));
     SP_TRY(sp_resources_open_training(r, 2));
     return sp_comm_agree(r->comm, sp_loader_seek(r->loader, (sp_position){0, 0}));
 }

@@ -44,11 +44,12 @@ static void report(const label_work *w, int n_done)
     const double all = sp_now_s() - t->begun_s;
 
     sp_log_info("labelled scans=%d finished_before=%d points=%" PRId64
+                " blocks=%" PRId64 " reused=%" PRId64
                 " seconds=%.1f network_s=%.1f network_share=%.3f read_s=%.1f "
                 "merge_s=%.1f write_s=%.1f wait_s=%.1f out=%s%s",
-                w->n_scans, n_done, w->n_done, all, w->net->busy_s,
-                all > 0 ? w->net->busy_s / all : 0, t->read_s, t->merge_s, t->write_s,
-                t->wait_s, w->files->dir,
+                w->n_scans, n_done, w->n_done, w->n_blocks[0], w->n_blocks[1], all,
+                w->net->busy_s, all > 0 ? w->net->busy_s / all : 0, t->read_s,
+                t->merge_s, t->write_s, t->wait_s, w->files->dir,
                 w->comm->size > 1 ? " (times of rank 0)" : "");
 }
 
@@ -79,6 +80,9 @@ static sp_status make_outputs(label_model *m, label_files *f, const label_option
     SP_TRY_GOTO(rc, label_scan_all(w), end);
     SP_TRY_GOTO(
         rc, vox_codes_tell_void(w->codes, &w->vox, s->comm, "they have no class"), end);
+    SP_TRY_GOTO(
+        rc, sp_comm_allreduce(s->comm, SP_SCOPE_WORLD, w->n_blocks, 2, SP_I64, SP_SUM),
+        end);
     report(w, n_done);
 end:
     if (w)

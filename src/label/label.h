@@ -7,6 +7,7 @@
  *         rows of all ranks --> points by blocks              label_cut, vox_spill
  *         points of a block --voxelize--> sample, ahead       label_ahead, vox_voxelize
  *         sample --network--> probabilities of its voxels     label_net
+ *             or, if an earlier scan had the block, its file  label_store
  *         blocks of all ranks --> probabilities of a point    label_blocks
  *         --> class, confidence, ... to the row's writer    label_result
  *         rows + classes --> output, beside the network       label_writer, sp_scan
@@ -21,7 +22,7 @@
  * blocks with unfinished neighbours, for the buffers of a cut, and for 2 bytes and the
  * added fields of each point that it writes of two scans. The points of a scan, and of
  * the next one, are in temporary files meanwhile, as points that are context of others
- * (vox/vox_rim.h).
+ * (vox/vox_rim.h) and the probabilities of blocks that others have too.
  *
  *     DIR/tile.laz                an output, complete
  *     DIR/.sptrain/tile.laz.made  its inputs, model and options

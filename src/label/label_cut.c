@@ -11,24 +11,27 @@ static sp_status run_part(void *arg)
     return vox_cut_run(&c->part, NULL);
 }
 
-sp_status label_cut_begin(label_cut **cut, sp_comm *comm, const vox_options *vox,
-                          int scan, const char *path, int first_rank, vox_codes *codes)
+sp_status label_cut_begin(label_cut **cut, sp_comm *comm, const label_store *store,
+                          const char *path, int first_rank, vox_codes *codes)
 {
     const int part = (comm->rank - first_rank + comm->size) % comm->size;
     label_cut *c = calloc(1, sizeof *c);
 
-    assert(0 <= first_rank && first_rank < comm->size && vox->block > 0);
+    assert(0 <= first_rank && first_rank < comm->size && store->vox->block > 0);
     *cut = c;
     if (!c)
         return SP_FAIL(SP_EMEM, "no memory for a scan");
-    *c = (label_cut){.comm = comm, .vox = vox, .scan = scan};
+    *c = (label_cut){
+        .comm = comm, .vox = store->vox, .scan = store->scan, .store = *store};
     snprintf(c->path, sizeof c->path, "%s", path);
     vox_part_path(c->path, part, c->own_path, sizeof c->own_path);
-    c->part = (vox_cut){.options = vox,
-                        .file = scan,
+    c->part = (vox_cut){.options = c->vox,
+                        .file = c->scan,
                         .part = part,
                         .n_parts = comm->size,
-                        .path = c->own_path};
+                        .path = c->own_path,
+                        .done = c->store.done,
+                        .n_done = c->store.n_done};
     SP_TRY(vox_cut_open(&c->part, codes));
     return sp_task_start(&c->task, run_part, c);
 }
@@ -48,6 +51,18 @@ static sp_status choose_window_layout(label_cut *c, vox_layout *layout)
     return sp_comm_agree(c->comm, rc);
 }
 
+/* If a rank has seen a damaged neighbour, later scans have no block from this one.
+ * Collective. */
+static sp_status check_neighbours(label_cut *c)
+{
+    unsigned char is_partial = c->part.is_partial;
+
+    SP_TRY(sp_comm_allreduce(c->comm, SP_SCOPE_WORLD, &is_partial, 1, SP_U8, SP_MAX));
+    if (is_partial)
+        c->store.own = LABEL_NO_EXTENT;
+    return SP_OK;
+}
+
 /* Finds the extent of the scan and cuts by it if that was not done, and counts its
  * void rows. Collective, agreed. *layout has no blocks: the scan has no point. */
 static sp_status choose_layout(label_cut *c, vox_layout *layout)
@@ -60,10 +75,12 @@ static sp_status choose_layout(label_cut *c, vox_layout *layout)
     SP_TRY(sp_comm_allreduce(c->comm, SP_SCOPE_WORLD, &c->n_void, 1, SP_I64, SP_SUM));
     if (vox_box_is_empty(&found))
         return SP_OK;
+    c->store.own =
+        (vox_extent){{found.low[0], found.low[1]}, {found.high[0], found.high[1]}};
     if (c->vox->is_window) /* by the header, also if the window lacks its corner */
         return choose_window_layout(c, layout);
     SP_TRY(vox_cut_layout(c->vox, c->scan, &found, layout));
-    if (vox_layout_is_same(layout, &c->part.layout))
+    if (vox_layout_is_same(c->vox, layout, &c->part.layout))
         return SP_OK;
     return sp_comm_agree(c->comm, vox_cut_run(&c->part, layout));
 }
@@ -76,6 +93,7 @@ sp_status label_cut_take(label_cut *c)
     assert(!c->parts.share && "it is taken once");
     SP_TRY(sp_comm_agree(c->comm, sp_task_join(&c->task)));
     SP_TRY(choose_layout(c, &layout));
+    SP_TRY(check_neighbours(c));
     vox_cut_close(&c->part);
     if (vox_layout_blocks(&layout) == 0)
         return SP_OK;
@@ -89,7 +107,10 @@ sp_status label_cut_take(label_cut *c)
 sp_status label_cut_read(const label_cut *c, vox_cloud *cloud, int64_t piece)
 {
     assert(0 <= piece && piece < c->n_pieces);
-    return vox_parts_read(&c->parts, &c->piece[piece], cloud);
+    SP_TRY(vox_parts_read(&c->parts, &c->piece[piece], cloud));
+    if (c->vox->buffer <= 0 || label_store_is_done(&c->store, &c->piece[piece]))
+        return SP_OK;
+    return vox_cloud_sort(cloud, c->vox->n_features);
 }
 
 void label_cut_free(label_cut *c)
@@ -100,6 +121,7 @@ void label_cut_free(label_cut *c)
     vox_cut_close(&c->part);
     unlink(c->own_path);
     vox_parts_close(&c->parts);
+    label_store_close(&c->store);
     free(c->piece);
     free(c);
 }

@@ -13,14 +13,15 @@
 
 #include "base/sp_task.h"
 #include "comm/sp_comm.h"
-#include "label/label_files.h"
+#include "label/label_store.h"
 #include "vox/vox_spill.h"
 
 typedef struct label_cut {
     sp_comm *comm; /* borrowed, as the options */
     const vox_options *vox;
     int scan;
-    char path[LABEL_PATH];                          /* prefix of the parts' names */
+    label_store store;     /* of blocks that other scans have too */
+    char path[LABEL_PATH]; /* prefix of the parts' names */
     char own_path[(int)LABEL_PATH + VOX_PART_ROOM]; /* this rank's file */
     /* This rank's, until it is taken. */
     vox_cut part;
@@ -32,14 +33,15 @@ typedef struct label_cut {
 } label_cut;
 
 /* Begins to cut this rank's part of a scan on a thread. Each rank calls it, with the
- * same path and first_rank. Local. SP_EMEM. Free after failure too, unless *cut is
- * NULL. */
-sp_status label_cut_begin(label_cut **cut, sp_comm *comm, const vox_options *vox,
-                          int scan, const char *path, int first_rank, vox_codes *codes);
+ * same path and first_rank. `store`, which tells the scan and its options, is the cut's
+ * from then on. Local. SP_EMEM. Free after failure too, unless *cut is NULL. */
+sp_status label_cut_begin(label_cut **cut, sp_comm *comm, const label_store *store,
+                          const char *path, int first_rank, vox_codes *codes);
 /* Waits for all parts and lists the pieces. Collective, agreed. Errors of vox_cut_run.
  */
 sp_status label_cut_take(label_cut *cut);
-/* Reads a piece of a cut that was taken. Local. SP_EIO; SP_EMEM. */
+/* Reads a piece of a cut that was taken: in the order of its points, or only the scan's
+ * own if the piece is done (label_store_is_done). Local. SP_EIO; SP_EMEM. */
 sp_status label_cut_read(const label_cut *cut, vox_cloud *cloud, int64_t piece);
 /* Removes this rank's file, which no other rank may be reading. Waits for the thread,
  * which ends early if vox->is_given_up. Local; NULL is allowed. */

@@ -123,6 +123,14 @@ void label_result_free(label_result *r)
     *r = (label_result){0};
 }
 
+static bool has_field(const label_model *m, label_field_kind kind)
+{
+    for (int k = 0; k < m->n_added; k++)
+        if (m->kind[k] == kind)
+            return true;
+    return false;
+}
+
 /* The probability of the class less the greatest of the others. */
 static float margin_of(const label_result *r, const sp_merged *merged)
 {
@@ -142,7 +150,7 @@ static float value_of(const label_result *r, int field, const sp_merged *merged)
     case LABEL_CONFIDENCE:
         return merged->confidence;
     case LABEL_ENTROPY:
-        return m->n_classes > 1 ? merged->entropy / logf((float)m->n_classes) : 0;
+        return m->n_classes > 1 ? r->entropy / logf((float)m->n_classes) : 0;
     case LABEL_MARGIN:
         return margin_of(r, merged);
     case LABEL_AGREEMENT:
@@ -211,7 +219,7 @@ static void apply_temperature(label_result *r, sp_merged *merged)
         r->probability[j] = (float)p;
     }
     merged->confidence = r->probability[merged->label];
-    merged->entropy = (float)entropy;
+    r->entropy = (float)entropy;
 }
 
 /* Are the features of a point, on average over its blocks and views, too far from those
@@ -230,13 +238,15 @@ static bool is_far(const label_result *r, const uint64_t *sum)
 
 void label_result_put(label_result *r, int64_t row, const uint64_t *sum, uint32_t mark)
 {
-    sp_merged merged =
-        sp_merge_result(add_models(r, sum), r->model->n_classes, r->probability);
+    const uint64_t *total = add_models(r, sum);
+    sp_merged merged = sp_merge_result(total, r->model->n_classes, r->probability);
     bool is_doubtful;
 
     assert(row >= 0 && row < r->n);
     if (merged.label == SP_IGNORE)
         return;
+    if (has_field(r->model, LABEL_ENTROPY))
+        r->entropy = sp_merge_entropy(total, r->model->n_classes);
     apply_temperature(r, &merged);
     is_doubtful = (double)merged.confidence < r->min_confidence || is_far(r, sum);
     if (r->tally)

@@ -41,11 +41,15 @@ label_deal label_deal_make(int64_t n_points, int64_t section, int n_ranks, int f
 int label_deal_writer(const label_deal *deal, int rank);
 static inline int label_deal_rank(const label_deal *deal, int64_t row)
 {
+    if (deal->n_writers == 1) /* without divisions, for each point */
+        return deal->first;
     return (deal->first + (int)(row / deal->section % deal->n_writers)) % deal->n_ranks;
 }
 /* The place of a row among its writer's rows. */
 static inline int64_t label_deal_place(const label_deal *deal, int64_t row)
 {
+    if (deal->n_writers == 1)
+        return row;
     return row / deal->section / deal->n_writers * deal->section + row % deal->section;
 }
 
@@ -64,7 +68,7 @@ typedef struct label_result {
     size_t label_room, value_room; /* bytes of these */
     float *probability;            /* [n_classes] of the point at hand */
     uint64_t *total;               /* [n_classes] of all models */
-    float agreement;               /* of the point at hand */
+    float agreement, entropy;      /* of the point at hand, if they are wanted */
     label_strips *strips;          /* NULL: it is not shared with a thread */
 } label_result;
 

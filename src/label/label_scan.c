@@ -53,7 +53,8 @@ static sp_status label_sample_whole(label_work *w, const label_sample *sample,
     label_raster map;
     sp_status rc;
 
-    SP_TRY(label_work_predict(w, sample));
+    SP_TRY(label_work_reserve(w, sample));
+    SP_TRY(label_net_run(w->net, s, sample->name, w->sum));
     SP_TRY(label_result_size(&job->result, sample->n_rows));
     job->result.tally = &tally;
     rc = label_work_lay_out(w, job->scan, &map);

@@ -12,7 +12,10 @@
 #include "label/label_table.h"
 #include "vox/vox_rim.h"
 
-enum { PER_RANK = 4 /* pieces of a rank in a round */ };
+enum {
+    PER_RANK = 4,  /* pieces of a rank in a round */
+    READ_COST = 16 /* predicting a piece over reading its sums, about */
+};
 
 /* One scan that is shared. */
 typedef struct shared {
@@ -31,23 +34,54 @@ typedef struct shared {
     double begun_s;
 } shared;
 
+/* Opens the store of the scan number t with the scans that come later. */
+static sp_status open_store(const label_work *w, int t, label_store *store)
+{
+    const double most = 2 * (w->vox.block + 2 * w->vox.overlap);
+    const vox_extent *own = &w->extent[w->pending[t]];
+
+    SP_TRY(label_store_open(store, &w->vox, w->files, w->pending[t],
+                            label_model_sums(w->model), &w->stored));
+    for (int i = t + 1; w->vox.buffer > 0 && i < w->n_pending; i++) {
+        const vox_extent *e = &w->extent[w->pending[i]];
+
+        if (vox_extent_is_near(own, e, most))
+            SP_TRY(label_store_add_later(store, e));
+    }
+    return SP_OK;
+}
+
 /* Begins to cut the scan that is number t of those to do, if there is one. */
 static sp_status begin_cut(label_work *w, int t)
 {
     char path[LABEL_PATH];
+    label_store store;
+    sp_status rc;
 
     if (t >= w->n_pending)
         return SP_OK;
     assert(!w->cut);
     label_files_unfinished(w->files, w->pending[t], ".points", path);
-    return label_cut_begin(&w->cut, w->comm, &w->vox, w->pending[t], path,
-                           t % w->comm->size, w->codes);
+    rc = open_store(w, t, &store);
+    if (rc == SP_OK)
+        rc = label_cut_begin(&w->cut, w->comm, &store, path, t % w->comm->size,
+                             w->codes);
+    if (!w->cut)
+        label_store_close(&store);
+    return rc;
 }
 
-static sp_status begin_next(label_work *w, int t)
+/* Notes which blocks of the scan at hand, number t, will be stored, and begins to cut the
+ * next one. */
+static sp_status begin_next(const shared *s, int t, bool is_skipped)
 {
+    label_work *w = s->work;
+
+    if (!is_skipped)
+        SP_TRY(label_store_note(&s->cut->store, s->cut->piece, s->cut->n_pieces,
+                                &w->stored));
     SP_TRY(label_work_check_stop(w));
-    return begin_cut(w, t);
+    return begin_cut(w, t + 1);
 }
 
 /* Waits until the scan is cut. */
@@ -92,9 +126,18 @@ static void remove_rims(const label_work *w, int t)
 
 /* ---- pieces ---- */
 
-/* Deals the pieces first .. end - 1 of a round: each, in falling order of its number of
- * points, to the rank that has the fewest so far. load [size] is scratch. */
-static void deal_round(shared *s, int64_t first, int64_t end, int64_t *load)
+/* The points of a piece; fewer if its sums are in the store. */
+static int64_t piece_cost(const shared *s, int64_t i)
+{
+    const vox_piece *piece = &s->cut->piece[i];
+
+    return label_store_is_done(&s->cut->store, piece) ? piece->n / READ_COST : piece->n;
+}
+
+/* Deals the pieces first .. end - 1 of a round: each, in falling order of its cost, to
+ * the rank that has the least so far. cost [n_pieces]; load [size] is scratch. */
+static void deal_round(shared *s, int64_t first, int64_t end, const int64_t *cost,
+                       int64_t *load)
 {
     const int size = s->work->comm->size;
 
@@ -106,13 +149,12 @@ static void deal_round(shared *s, int64_t first, int64_t end, int64_t *load)
         int least = 0;
 
         for (int64_t i = first; i < end; i++)
-            if (s->rank_of[i] < 0 &&
-                (largest < 0 || s->cut->piece[i].n > s->cut->piece[largest].n))
+            if (s->rank_of[i] < 0 && (largest < 0 || cost[i] > cost[largest]))
                 largest = i;
         for (int r = 1; r < size; r++)
             least = load[r] < load[least] ? r : least;
         s->rank_of[largest] = least;
-        load[least] += s->cut->piece[largest].n;
+        load[least] += cost[largest];
     }
 }
 
@@ -130,19 +172,24 @@ static sp_status deal(shared *s)
     const sp_comm *comm = s->work->comm;
     const size_t n = (size_t)s->cut->n_pieces + 1;
     int64_t *load = calloc((size_t)comm->size, sizeof *load);
+    int64_t *cost = calloc(n, sizeof *cost);
 
     s->rank_of = calloc(n, sizeof *s->rank_of);
     s->mine = calloc(n, sizeof *s->mine);
-    if (!load || !s->rank_of || !s->mine) {
+    if (!load || !cost || !s->rank_of || !s->mine) {
         free(load);
+        free(cost);
         return SP_FAIL(SP_EMEM, "no memory for %" PRId64 " blocks", s->cut->n_pieces);
     }
+    for (int64_t i = 0; i < s->cut->n_pieces; i++)
+        cost[i] = piece_cost(s, i);
     for (int64_t i = 0; i < s->cut->n_pieces; i = end_of_round(s, i))
-        deal_round(s, i, end_of_round(s, i), load);
+        deal_round(s, i, end_of_round(s, i), cost, load);
     for (int64_t i = 0; i < s->cut->n_pieces; i++)
         if (s->rank_of[i] == comm->rank)
             s->mine[s->n_mine++] = i;
     free(load);
+    free(cost);
     return SP_OK;
 }
 
@@ -155,9 +202,30 @@ static sp_status make_piece(void *arg, int64_t k, label_sample *sample)
     snprintf(sample->name, sizeof sample->name, "%s[%d,%d]", w->vox.input[s->scan],
              piece->bx, piece->by);
     SP_TRY(label_cut_read(s->cut, &w->cloud, s->mine[k]));
-    SP_TRY(label_work_make(w, sample));
+    if (label_store_is_done(&s->cut->store, piece)) {
+        SP_TRY(label_store_get(&s->cut->store, piece, &sample->grid));
+        SP_TRY(label_work_locate(w, sample));
+    } else {
+        SP_TRY(label_work_make(w, sample));
+    }
     sample->grid.sample.id = s->mine[k];
     return SP_OK;
+}
+
+/* Forms the sums of a piece: by the network, unless a scan before this one did. */
+static sp_status sum_piece(shared *s, const label_sample *sample)
+{
+    label_work *w = s->work;
+    const sp_sample *of = &sample->grid.sample;
+    const vox_piece *piece = &s->cut->piece[of->id];
+    const bool is_done = label_store_is_done(&s->cut->store, piece);
+
+    SP_TRY(label_work_reserve(w, sample));
+    w->n_blocks[is_done]++;
+    if (is_done)
+        return label_store_sums(&s->cut->store, piece, w->sum);
+    SP_TRY(label_net_run(w->net, of, sample->name, w->sum));
+    return label_store_put(&s->cut->store, piece, of, w->sum);
 }
 
 /* Predicts the next piece of this rank and adds it to the blocks. */
@@ -168,7 +236,7 @@ static sp_status predict_piece(shared *s)
     double merging;
 
     SP_TRY(label_work_next(w, &sample));
-    SP_TRY(label_work_predict(w, sample));
+    SP_TRY(sum_piece(s, sample));
     merging = sp_now_s();
     SP_TRY(label_blocks_add(&s->blocks, &sample->grid.sample, w->sum, sample->mark));
     w->times.merge_s += sp_now_s() - merging;
@@ -310,6 +378,8 @@ static sp_status run_scan(shared *s)
     s->blocks.some.tally = &s->tally;
     s->blocks.some.raster = s->map.edge > 0 ? &s->map : NULL;
     SP_TRY(predict_scan(s));
+    if (s->work->comm->rank == 0)
+        label_store_clean(&s->cut->store);
     label_blocks_close(&s->blocks);
     SP_TRY(keep_tally(s));
     SP_TRY(label_work_map(s->work, s->scan, &s->map, s->work->comm));
@@ -362,7 +432,7 @@ static sp_status run_shared(label_work *w, int t)
     if (rc == SP_OK && w->comm->rank == 0)
         remove_rims(w, t);
     if (rc == SP_OK)
-        rc = sp_comm_agree(label_work_session(w)->comm, begin_next(w, t + 1));
+        rc = sp_comm_agree(label_work_session(w)->comm, begin_next(s, t, is_skipped));
     if (rc == SP_OK && !is_skipped)
         rc = run_scan(s);
     free_shared(s);

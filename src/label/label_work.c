@@ -91,6 +91,7 @@ void label_work_free(label_work *w)
     free(w->codes);
     free(w->pending);
     free(w->extent);
+    free(w->stored.block);
 }
 
 /* ---- progress ---- */
@@ -216,19 +217,28 @@ static void warn_of_steps(label_work *w, const char *name)
                 name, w->vox.voxel_size, text);
 }
 
+/* Names the scan in a failure of its points. */
+static sp_status name_fault(const label_sample *s, sp_status rc)
+{
+    return rc == SP_EDATA ? SP_FAIL(rc, "%s: %s", s->name, sp_error_last()->message)
+                          : rc;
+}
+
 /* Makes the sample of the points in the cloud, as spvox convert makes it. */
 sp_status label_work_make(label_work *w, label_sample *s)
 {
-    sp_status rc;
-
     SP_TRY(mark_points(w, s));
     s->n_points = w->cloud.n;
     s->n_rows = w->cloud.n_rows;
     warn_of_steps(w, s->name);
-    rc = vox_voxelize(&w->vox, &w->cloud, &s->grid);
-    if (rc == SP_EDATA)
-        return SP_FAIL(rc, "%s: %s", s->name, sp_error_last()->message);
-    return rc;
+    return name_fault(s, vox_voxelize(&w->vox, &w->cloud, &s->grid));
+}
+
+sp_status label_work_locate(label_work *w, label_sample *s)
+{
+    SP_TRY(mark_points(w, s));
+    s->n_points = w->cloud.n;
+    return name_fault(s, vox_locate(&w->vox, &w->cloud, &s->grid));
 }
 
 /* Waits for the next sample. */
@@ -243,16 +253,15 @@ sp_status label_work_next(label_work *w, label_sample **sample)
     return rc;
 }
 
-/* Predicts a sample into w->sum. */
-sp_status label_work_predict(label_work *w, const label_sample *sample)
+sp_status label_work_reserve(label_work *w, const label_sample *sample)
 {
-    const sp_sample *s = &sample->grid.sample;
-    const size_t n = (size_t)(s->n * label_model_sums(w->model));
+    const int64_t n = sample->grid.sample.n;
+    const size_t sums = (size_t)(n * label_model_sums(w->model));
 
-    if (!sp_list_reserve(&w->sum, &w->sum_room, n * sizeof *w->sum))
-        return SP_FAIL(SP_EMEM, "%s: no memory for %" PRId64 " voxels", sample->name,
-                       s->n);
-    return label_net_run(w->net, s, sample->name, w->sum);
+    return sp_list_reserve(&w->sum, &w->sum_room, sums * sizeof *w->sum)
+               ? SP_OK
+               : SP_FAIL(SP_EMEM, "%s: no memory for %" PRId64 " voxels", sample->name,
+                         n);
 }
 
 /* ---- outputs, written by a thread ---- */

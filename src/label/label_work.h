@@ -42,12 +42,14 @@ typedef struct label_work {
     int *pending; /* [n_pending] scans to make, of all ranks, in their order */
     int n_pending;
     vox_extent *extent;    /* [files->n] */
+    label_stored stored;   /* blocks that later scans have too (label_store.h) */
     char rims[LABEL_PATH]; /* prefix of the names of rims (vox/vox_rim.h) */
     uint64_t *sum;         /* [sum_room bytes] of the voxels of the sample at hand */
     size_t sum_room;
     int64_t n_done;       /* points labelled as far as this rank knows */
     int64_t n_all;        /* points to label, on this rank or on all; -1: not known */
     int n_scans;          /* made by this run */
+    int64_t n_blocks[2];  /* of this rank: predicted; read from the store */
     int n_skipped;        /* since they are damaged */
     sp_progress progress; /* the live line */
     label_times times;
@@ -76,10 +78,13 @@ sp_status label_work_map(const label_work *work, int scan, label_raster *raster,
 /* Makes the sample of the points in work->cloud, as spvox convert makes it. Called by
  * the thread that makes samples. SP_EDATA; SP_EMEM. */
 sp_status label_work_make(label_work *work, label_sample *sample);
+/* The same if the voxels of the sample, without features, are those of other scans
+ * (label_store.h). */
+sp_status label_work_locate(label_work *work, label_sample *sample);
 /* Waits for the next sample that work->ahead makes; errors of that. */
 sp_status label_work_next(label_work *work, label_sample **sample);
-/* Predicts a sample into work->sum [voxels][n_classes]; errors of label_net_run. */
-sp_status label_work_predict(label_work *work, const label_sample *sample);
+/* Makes room for the sums of a sample, work->sum [voxels][label_model_sums]. SP_EMEM. */
+sp_status label_work_reserve(label_work *work, const label_sample *sample);
 
 /* Makes the job of a scan's output, with an empty result. SP_EMEM; free after failure
  * too. */

@@ -42,20 +42,28 @@ void sp_merge_weigh(const sp_sample *s, double voxel_size, const sp_block *block
 
 /* ---- sums ---- */
 
-/* Adds the softmax of one row of logits over a temperature. */
+/* Adds the softmax of one row of logits over a temperature. The powers of the first
+ * classes are computed once. */
 static void add_row(const float *z, int c, double temperature, uint64_t *sum)
 {
-    double total = 0;
+    enum { FIRST = 64 };
+    double power[FIRST], total = 0;
     int top = 0;
 
     for (int j = 1; j < c; j++)
         top = z[j] > z[top] ? j : top;
-    for (int j = 0; j < c; j++)
-        total += exp(((double)z[j] - z[top]) / temperature);
     for (int j = 0; j < c; j++) {
-        const double p = exp(((double)z[j] - z[top]) / temperature) / total;
+        const double e = exp(((double)z[j] - z[top]) / temperature);
 
-        sum[j] += (uint64_t)(p * SP_MERGE_ONE + 0.5);
+        total += e;
+        if (j < FIRST)
+            power[j] = e;
+    }
+    for (int j = 0; j < c; j++) {
+        const double e =
+            j < FIRST ? power[j] : exp(((double)z[j] - z[top]) / temperature);
+
+        sum[j] += (uint64_t)(e / total * SP_MERGE_ONE + 0.5);
     }
     sum[top]++;
 }
@@ -90,6 +98,15 @@ void sp_merge_points(const uint64_t *voxel_sum, int c, const uint32_t *weight,
 
 /* ---- results ---- */
 
+static uint64_t total_of(const uint64_t *sum, int c)
+{
+    uint64_t total = 0;
+
+    for (int j = 0; j < c; j++)
+        total += sum[j];
+    return total;
+}
+
 /* The first of the greatest. */
 static int best_of(const uint64_t *sum, int c)
 {
@@ -102,27 +119,29 @@ static int best_of(const uint64_t *sum, int c)
 
 sp_merged sp_merge_result(const uint64_t *sum, int c, float *probability)
 {
-    sp_merged result = {.label = SP_IGNORE};
+    const uint64_t total = total_of(sum, c);
     const int best = best_of(sum, c);
-    uint64_t total = 0;
-    double entropy = 0;
 
     assert(sum && c > 0);
-    for (int j = 0; j < c; j++)
-        total += sum[j];
-    for (int j = 0; j < c; j++) {
-        const double p = total ? (double)sum[j] / (double)total : 0;
-
-        entropy -= p > 0 ? p * log(p) : 0;
-        if (probability)
-            probability[j] = (float)p;
-    }
+    for (int j = 0; probability && j < c; j++)
+        probability[j] = total ? (float)((double)sum[j] / (double)total) : 0;
     if (total == 0)
-        return result;
-    result.label = best;
-    result.confidence = (float)((double)sum[best] / (double)total);
-    result.entropy = (float)entropy;
-    return result;
+        return (sp_merged){.label = SP_IGNORE};
+    return (sp_merged){best, (float)((double)sum[best] / (double)total)};
+}
+
+float sp_merge_entropy(const uint64_t *sum, int c)
+{
+    const uint64_t total = total_of(sum, c);
+    double entropy = 0;
+
+    for (int j = 0; j < c; j++)
+        if (sum[j] > 0) {
+            const double p = (double)sum[j] / (double)total;
+
+            entropy -= p * log(p);
+        }
+    return (float)entropy;
 }
 
 void sp_merge_logits(const uint64_t *sum, int c, float *logits)

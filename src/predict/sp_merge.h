@@ -41,7 +41,6 @@ enum {
 typedef struct sp_merged {
     int32_t label;    /* of the greatest probability, the lowest of several */
     float confidence; /* that probability */
-    float entropy;    /* - sum p ln p, 0 .. ln classes */
 } sp_merged;
 
 /* weight [sample->n]: the weights of the sample's stored voxels in its block, 1 ..
@@ -66,8 +65,11 @@ void sp_merge_points(const uint64_t *voxel_sum, int c, const uint32_t *weight,
                      uint64_t *sum);
 /* The prediction from a sum [c] of voxels or of points. probability [c] (may be NULL)
  * becomes the probabilities. A sum of zeros, of a point in no block, has class
- * SP_IGNORE, confidence 0, entropy 0 and probabilities 0. Pure. */
+ * SP_IGNORE, confidence 0 and probabilities 0. Pure. */
 sp_merged sp_merge_result(const uint64_t *sum, int c, float *probability);
+/* The entropy of its probabilities, - sum p ln p, from 0 to ln c; 0 for a sum of zeros.
+ * It costs as much as the rest of a point's result. Pure. */
+float sp_merge_entropy(const uint64_t *sum, int c);
 
 /* Only the class of that prediction, at less cost. Pure. */
 int32_t sp_merge_class(const uint64_t *sum, int c);

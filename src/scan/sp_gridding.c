@@ -470,6 +470,14 @@ static sp_status fill_rows(sp_grid *grid, const sp_points *points,
     return SP_OK;
 }
 
+static sp_status grid_open(sp_grid *grid)
+{
+    if (!grid->own && !(grid->own = calloc(1, sizeof *grid->own)))
+        return SP_FAIL(SP_EMEM, "voxelization: no memory");
+    grid->sample = (sp_sample){.id = grid->sample.id};
+    return SP_OK;
+}
+
 sp_status sp_grid_points(sp_grid *grid, const sp_points *points,
                          const sp_grid_options *options)
 {
@@ -485,9 +493,7 @@ sp_status sp_grid_points(sp_grid *grid, const sp_points *points,
     if (points->n > INT32_MAX)
         return SP_FAIL(SP_EDATA, "%lld points in one sample, at most %d are possible",
                        (long long)points->n, INT32_MAX);
-    if (!grid->own && !(grid->own = calloc(1, sizeof *grid->own)))
-        return SP_FAIL(SP_EMEM, "voxelization: no memory");
-    grid->sample = (sp_sample){.id = grid->sample.id};
+    SP_TRY(grid_open(grid));
     for (int a = 0; a < 3; a++)
         grid->sample.origin[a] = gridding_begin_of(options, a);
     SP_TRY(GROW(grid, B_ITEMS, points->n, &items));
@@ -503,4 +509,57 @@ sp_status sp_grid_points(sp_grid *grid, const sp_points *points,
     memset(grid->cost, 0, sizeof grid->cost);
     return options->without_cost ? SP_OK
                                  : cost_of_sorted(items, grid->sample.n, grid->cost);
+}
+
+/* ---- voxels that are known ---- */
+
+sp_status sp_grid_reserve(sp_grid *grid, int64_t n)
+{
+    SP_TRY(grid_open(grid));
+    grid->sample.n = n;
+    SP_TRY(GROW(grid, B_COORDS, 3 * n, &grid->sample.coords));
+    return GROW(grid, B_SUBVOXEL, 3 * n, &grid->sample.subvoxel);
+}
+
+/* The voxel with this key among the sorted ones. False: no voxel has it. */
+static bool find_voxel(const item *voxel, int64_t n, uint64_t key, uint32_t *row)
+{
+    int64_t low = 0, high = n;
+
+    while (high - low > 1) {
+        const int64_t middle = low + (high - low) / 2;
+
+        if (voxel[middle].key <= key)
+            low = middle;
+        else
+            high = middle;
+    }
+    *row = (uint32_t)low;
+    return n > 0 && voxel[low].key == key;
+}
+
+sp_status sp_grid_locate(sp_grid *grid, const sp_points *points,
+                         const sp_grid_options *options)
+{
+    const sp_sample *s = &grid->sample;
+    uint32_t *row_of;
+    item *voxel;
+    int32_t c[3];
+
+    assert(grid->own && points && options && s->coords);
+    SP_TRY(GROW(grid, B_ITEMS, s->n, &voxel));
+    SP_TRY(GROW(grid, B_ROW_OF, points->n, &row_of));
+    for (int64_t i = 0; i < s->n; i++)
+        voxel[i].key = morton(s->coords + 3 * i);
+    for (int64_t i = 0; i < points->n; i++) {
+        SP_TRY(voxel_of_point(points, options, i, c));
+        if (!find_voxel(voxel, s->n, morton(c), &row_of[i]))
+            return SP_FAIL(SP_EDATA,
+                           "the point at %.12g, %.12g, %.12g was not in the scan when "
+                           "a scan near it was labelled",
+                           points->xyz[3 * i], points->xyz[3 * i + 1],
+                           points->xyz[3 * i + 2]);
+    }
+    SP_TRY(fill_point_map(grid, points, row_of));
+    return fill_context(grid, points, row_of);
 }

@@ -60,6 +60,15 @@ typedef struct sp_grid {
  * voxels (the message names point and value). SP_EMEM. */
 sp_status sp_grid_points(sp_grid *grid, const sp_points *points,
                          const sp_grid_options *options);
+/* The same for points of a sample whose voxels are known, as it was made of them and of
+ * others: makes room for n voxels, which the caller fills in grid->sample: coords in
+ * the order of sp_grid_points, subvoxel, origin. SP_EMEM. */
+sp_status sp_grid_reserve(sp_grid *grid, int64_t n);
+/* Fills the point map by these voxels; options->origin and begin as they were. The
+ * sample has no features and no labels. SP_EDATA: a point lies outside of the voxels;
+ * SP_EMEM. */
+sp_status sp_grid_locate(sp_grid *grid, const sp_points *points,
+                         const sp_grid_options *options);
 void sp_grid_destroy(sp_grid *grid);
 
 /* Computes the cost columns of a sample of distinct coordinates [n][3], in any order:

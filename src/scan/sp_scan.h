@@ -31,7 +31,7 @@
 #include "base/sp_error.h"
 
 enum {
-    SP_SCAN_BLOCK = 65536,  /* a reasonable `max` for sp_scan_next */
+    SP_SCAN_BLOCK = 16384,  /* a reasonable `max` for sp_scan_next */
     SP_SCAN_UNLABELLED = -1 /* label of points without one */
 };
 

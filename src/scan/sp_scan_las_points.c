@@ -14,7 +14,7 @@
 #include "scan/sp_scan_las_copy.h"
 
 enum {
-    PORTION_BYTES = 1 << 20,
+    PORTION_BYTES = 1 << 18,
     SECTION = 16384,     /* rows of a section of LAS */
     LEAST_SECTION = 4096 /* rows; smaller ones would cost more than they divide */
 };

@@ -158,7 +158,7 @@ static sp_status infer_open_net(sp_resources *r)
 
     rc = sp_comm_agree(r->comm, rc);
     if (rc == SP_OK)
-        rc = sp_resources_open_net(r, weights);
+        rc = sp_resources_open_net(r, weights, true);
     free(weights);
     return rc;
 }

@@ -102,7 +102,7 @@ static sp_status cut_again(vox_blocks *b, int f)
 
     if (!vox_box_is_empty(&found)) {
         SP_TRY(vox_cut_layout(b->options, f, &found, &layout));
-        if (!vox_layout_is_same(&layout, &claimed))
+        if (!vox_layout_is_same(b->options, &layout, &claimed))
             rc = cut_part(b, f, &layout, NULL);
     }
     b->input[f].layout = layout;

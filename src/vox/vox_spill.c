@@ -46,6 +46,7 @@ enum {
 typedef struct block_state {
     int64_t slot;   /* the place of the buffer's records in the file */
     int64_t n_held; /* records in the buffer */
+    bool is_done;   /* it gets no points of other inputs */
 } block_state;
 
 /* The state of cutting one part. */
@@ -63,6 +64,7 @@ typedef struct vox_cutter {
     unsigned char *buffer; /* [n] slots to write */
     int64_t n_slots;       /* numbers given so far */
     int64_t home;          /* the block that owns the point at hand */
+    vox_extent reach;      /* that blocks need points of other inputs from */
     vox_record *record;    /* of the point at hand, with its features */
     size_t record_bytes, slot_bytes;
     int n_attrs;
@@ -244,6 +246,66 @@ static sp_status put_blocks(vox_cutter *c, int64_t i)
 
 /* ---- points of other inputs ---- */
 
+vox_block_number vox_block_at(const vox_options *o, const double low[2])
+{
+    return (vox_block_number){(int64_t)nearbyint(low[0] / o->block),
+                              (int64_t)nearbyint(low[1] / o->block)};
+}
+
+bool vox_block_is_complete(const vox_options *o, const vox_extent *e,
+                           vox_block_number block)
+{
+    const double number[2] = {(double)block.x, (double)block.y};
+    const double grown = o->buffer - o->overlap;
+
+    for (int a = 0; a < 2; a++) {
+        const double low = number[a] * o->block, high = (number[a] + 1) * o->block;
+
+        if (e->low[a] > e->high[a] || low > e->high[a] + o->overlap ||
+            high < e->low[a] - o->overlap || low < e->low[a] - grown ||
+            high > e->high[a] + grown)
+            return false;
+    }
+    return true;
+}
+
+bool vox_block_is_in(vox_block_number block, const vox_block_number *list, int64_t n)
+{
+    int64_t i = 0;
+
+    while (i < n && (list[i].x != block.x || list[i].y != block.y))
+        i++;
+    return i < n;
+}
+
+/* Marks the blocks that are done, and finds where points of the others may lie. */
+static void find_reach(vox_cutter *c)
+{
+    const vox_options *o = c->options;
+    const vox_layout *layout = &c->cut->layout;
+    vox_extent *reach = &c->reach;
+
+    *reach = (vox_extent){{INFINITY, INFINITY}, {-INFINITY, -INFINITY}};
+    for (int64_t b = 0; o->buffer > 0 && b < c->n; b++) {
+        const double at[2] = {(double)(b % layout->n_blocks[0]),
+                              (double)(b / layout->n_blocks[0])};
+        double low[2];
+
+        for (int a = 0; a < 2; a++)
+            low[a] = layout->corner[a] + at[a] * o->block;
+        c->block[b].is_done =
+            vox_block_is_in(vox_block_at(o, low), c->cut->done, c->cut->n_done);
+        for (int a = 0; a < 2 && !c->block[b].is_done; a++) {
+            reach->low[a] = fmin(reach->low[a], low[a] - o->overlap);
+            reach->high[a] = fmax(reach->high[a], low[a] + o->block + o->overlap);
+        }
+    }
+    for (int a = 0; a < 2; a++) {
+        reach->low[a] = fmax(reach->low[a], layout->reach.low[a]);
+        reach->high[a] = fmin(reach->high[a], layout->reach.high[a]);
+    }
+}
+
 /* Adds a point of another input to the blocks that it belongs to, if it is in reach. */
 static sp_status put_neighbour(void *cutter, const double *xyz, const double *attr)
 {
@@ -259,8 +321,8 @@ static sp_status put_neighbour(void *cutter, const double *xyz, const double *at
         const double from = block_place(c->options, layout, a, xyz[a] - margin);
         const double to = block_place(c->options, layout, a, xyz[a] + margin);
 
-        if (!(layout->reach.low[a] <= xyz[a] && xyz[a] <= layout->reach.high[a]) ||
-            to < 0 || from >= n)
+        if (!(c->reach.low[a] <= xyz[a] && xyz[a] <= c->reach.high[a]) || to < 0 ||
+            from >= n)
             return SP_OK;
         first[a] = from < 0 ? 0 : (int64_t)from;
         last[a] = to >= n ? (int64_t)n - 1 : (int64_t)to;
@@ -270,26 +332,28 @@ static sp_status put_neighbour(void *cutter, const double *xyz, const double *at
     vox_features_of(c->options, attr, (float *)(c->record + 1));
     for (int64_t y = first[1]; y <= last[1]; y++)
         for (int64_t x = first[0]; x <= last[0]; x++)
-            SP_TRY(put_foreign(c, y * layout->n_blocks[0] + x));
+            if (!c->block[y * layout->n_blocks[0] + x].is_done)
+                SP_TRY(put_foreign(c, y * layout->n_blocks[0] + x));
     return SP_OK;
 }
 
 static sp_status add_neighbours(vox_cutter *c, int n_parts)
 {
-    const vox_extent *reach = &c->cut->layout.reach;
-
     for (int f = 0; f < c->options->n_inputs && c->options->buffer > 0; f++) {
         const vox_rim_part part = {f, c->cut->part, n_parts};
         sp_status rc;
 
-        if (f == c->cut->file || !vox_extent_is_near(reach, &c->options->extent[f], 0))
+        if (f == c->cut->file ||
+            !vox_extent_is_near(&c->reach, &c->options->extent[f], 0))
             continue;
-        rc = vox_rim_each(c->options, &part, reach, put_neighbour, c);
-        if (rc == SP_EDATA) /* points read before the damage are kept */
-            sp_log_warn("%s is damaged, and only a part of it is context: %s",
-                        c->options->input[f], sp_error_last()->message);
-        else
+        rc = vox_rim_each(c->options, &part, &c->reach, put_neighbour, c);
+        if (rc != SP_EDATA) {
             SP_TRY(rc);
+            continue;
+        }
+        c->cut->is_partial = true; /* points read before the damage are kept */
+        sp_log_warn("%s is damaged, and only a part of it is context: %s",
+                    c->options->input[f], sp_error_last()->message);
     }
     return SP_OK;
 }
@@ -342,15 +406,30 @@ sp_status vox_box_join(sp_comm *comm, vox_box *box)
     return sp_comm_allreduce(comm, SP_SCOPE_WORLD, box->high, 3, SP_F64, SP_MAX);
 }
 
-bool vox_layout_is_same(const vox_layout *a, const vox_layout *b)
+/* True if all points that blocks have in their margins lie within reach. */
+static bool is_all_in_reach(const vox_options *o, const vox_layout *l)
 {
-    for (int i = 0; i < 3; i++)
-        if (a->corner[i] != b->corner[i] ||
-            (i < 2 &&
-             (a->n_blocks[i] != b->n_blocks[i] || a->reach.low[i] != b->reach.low[i] ||
-              a->reach.high[i] != b->reach.high[i])))
+    for (int a = 0; a < 2; a++)
+        if (l->corner[a] - o->overlap < l->reach.low[a] ||
+            l->corner[a] + (double)l->n_blocks[a] * o->block + o->overlap >
+                l->reach.high[a])
             return false;
     return true;
+}
+
+bool vox_layout_is_same(const vox_options *o, const vox_layout *a, const vox_layout *b)
+{
+    bool is_same = a->corner[2] == b->corner[2], is_reach_same = true;
+
+    for (int i = 0; i < 2; i++) {
+        is_same =
+            is_same && a->corner[i] == b->corner[i] && a->n_blocks[i] == b->n_blocks[i];
+        is_reach_same = is_reach_same && a->reach.low[i] == b->reach.low[i] &&
+                        a->reach.high[i] == b->reach.high[i];
+    }
+    /* Headers that round their extent otherwise than the points are common. */
+    return is_same &&
+           (is_reach_same || (is_all_in_reach(o, a) && is_all_in_reach(o, b)));
 }
 
 int vox_layout_parts(const vox_layout *layout, int n)
@@ -396,6 +475,7 @@ static sp_status make_blocks(vox_cutter *c)
                        sp_scan_path(c->scan), c->n);
     for (int64_t b = 0; b < c->n; b++)
         c->share[b] = (vox_share){.at = -1, .first = b, .last = b};
+    find_reach(c);
     return SP_OK;
 }
 
@@ -416,6 +496,9 @@ static sp_status spill_write_blocks(vox_cutter *c, int n_parts)
     SP_TRY(make_blocks(c));
     SP_TRY(sp_file_open(c->cut->path, O_CREAT | O_TRUNC | O_WRONLY, &c->fd));
     SP_TRY(each_point(c, "cutting", put_blocks));
+    /* What reads the others needs as much memory as what has read this one. */
+    sp_scan_points_destroy(&c->points);
+    SP_TRY(sp_scan_rewind(c->scan));
     SP_TRY(add_neighbours(c, n_parts));
     for (int64_t b = 0; b < c->n; b++)
         SP_TRY(spill_flush(c, b, true));
@@ -454,6 +537,7 @@ sp_status vox_cut_run(vox_cut *cut, const vox_layout *layout)
     assert(c && (!layout || vox_layout_blocks(layout) > 0));
     cut->found = VOX_NO_BOX;
     cut->n_void = 0;
+    cut->is_partial = false;
     c->crc = 0;
     if (layout)
         cut->layout = *layout;

@@ -42,6 +42,11 @@ static inline bool vox_box_is_empty(const vox_box *b)
     return b->low[0] > b->high[0];
 }
 
+/* With a buffer: the numbers of a block along x and y, the same for all inputs. */
+typedef struct vox_block_number {
+    int64_t x, y;
+} vox_block_number;
+
 /* How a scan is cut. Blocks begin at the corner, and the last one of a row includes its
  * upper border, so that a tile of exactly n blocks is cut into n. */
 typedef struct vox_layout {
@@ -58,8 +63,11 @@ typedef struct vox_cut {
     const vox_options *options;
     int file, part, n_parts; /* number of the input; 0 <= part < n_parts */
     const char *path;
+    const vox_block_number *done; /* [n_done] blocks that are done; borrowed */
+    int64_t n_done;
     /* All else is zero before vox_cut_open. */
     vox_box found;     /* around the part's points within the bounds */
+    bool is_partial;   /* another input is damaged, and its blocks lack a part of it */
     int64_t n_void;    /* its rows without a point */
     vox_layout layout; /* used to cut it; n_blocks are 0: it was only measured */
     struct vox_cutter *own;
@@ -78,7 +86,17 @@ sp_status vox_box_join(sp_comm *comm, vox_box *box);
 /* Lays out the blocks of points in a box. SP_EUSAGE: too many blocks. */
 sp_status vox_cut_layout(const vox_options *options, int file, const vox_box *points,
                          vox_layout *layout);
-bool vox_layout_is_same(const vox_layout *a, const vox_layout *b);
+/* True if both layouts cut a scan into the same blocks, with the same points of other
+ * inputs. */
+bool vox_layout_is_same(const vox_options *options, const vox_layout *a,
+                        const vox_layout *b);
+/* The numbers of the block that begins there. */
+vox_block_number vox_block_at(const vox_options *options, const double low[2]);
+/* True if an input with points in this extent has the block, in its margin at least,
+ * with all points of the block and its margin. */
+bool vox_block_is_complete(const vox_options *options, const vox_extent *extent,
+                           vox_block_number block);
+bool vox_block_is_in(vox_block_number block, const vox_block_number *list, int64_t n);
 static inline int64_t vox_layout_blocks(const vox_layout *layout)
 {
     return layout->n_blocks[0] * layout->n_blocks[1];
@@ -121,9 +139,11 @@ void vox_parts_close(vox_parts *parts);
 /* Appends the pieces (the blocks with points of their own, row by row) to *pieces,
  * which is malloc'd and freed by the caller. SP_EMEM. */
 sp_status vox_parts_list(const vox_parts *parts, vox_piece **pieces, int64_t *n_pieces);
-/* Reads one of the pieces. SP_EIO; SP_EMEM. */
+/* Reads one of the pieces, part by part. SP_EIO; SP_EMEM. */
 sp_status vox_parts_read(const vox_parts *parts, const vox_piece *piece,
                          vox_cloud *cloud);
+/* Sorts the points by position and features [n_columns]. SP_EMEM. */
+sp_status vox_cloud_sort(vox_cloud *cloud, int n_columns);
 
 /* ---- the file, for vox_spill.c and vox_spill_read.c ---- */
 

@@ -262,9 +262,7 @@ static void cloud_permute(void *data, size_t size, const int64_t *order, int64_t
                size);
 }
 
-/* Sorts the points by position and features: sums over them do not depend on the files
- * that they come from. */
-static sp_status cloud_sort(vox_cloud *c, int n_columns)
+sp_status vox_cloud_sort(vox_cloud *c, int n_columns)
 {
     const size_t row = (size_t)n_columns * sizeof *c->features, n = (size_t)c->n;
     const size_t widest = row > 3 * sizeof *c->xyz ? row : 3 * sizeof *c->xyz;
@@ -305,6 +303,5 @@ sp_status vox_parts_read(const vox_parts *parts, const vox_piece *piece,
     for (int p = 0; p < parts->n; p++)
         SP_TRY(spill_read_part(parts, p, piece->block.number, cloud));
     assert(cloud->n == piece->n);
-    return parts->options->buffer > 0 ? cloud_sort(cloud, parts->options->n_features)
-                                      : SP_OK;
+    return SP_OK;
 }

@@ -122,17 +122,22 @@ static void voxelize_place(const vox_options *o, const vox_cloud *cloud,
     }
 }
 
+static sp_points points_of(const vox_options *o, const vox_cloud *cloud)
+{
+    return (sp_points){.n = cloud->n,
+                       .xyz = cloud->xyz,
+                       .features = cloud->features,
+                       .c = o->n_features,
+                       .label = cloud->label,
+                       .index = cloud->index,
+                       .is_owned = cloud->is_owned,
+                       .home = cloud->is_block ? cloud->home : NULL,
+                       .home_row = cloud->is_block ? cloud->home_row : NULL};
+}
+
 sp_status vox_voxelize(const vox_options *o, vox_cloud *cloud, sp_grid *grid)
 {
-    sp_points points = {.n = cloud->n,
-                        .xyz = cloud->xyz,
-                        .features = cloud->features,
-                        .c = o->n_features,
-                        .label = cloud->label,
-                        .index = cloud->index,
-                        .is_owned = cloud->is_owned,
-                        .home = cloud->is_block ? cloud->home : NULL,
-                        .home_row = cloud->is_block ? cloud->home_row : NULL};
+    const sp_points points = points_of(o, cloud);
     sp_grid_options options = {.voxel_size = o->voxel_size,
                                .ignore_conflicts = o->ignore_conflicts != 0,
                                .with_points = o->with_points,
@@ -149,4 +154,13 @@ sp_status vox_voxelize(const vox_options *o, vox_cloud *cloud, sp_grid *grid)
     SP_TRY(rc);
     voxelize_add_counts(o, grid);
     return voxelize_check_features(o, &grid->sample);
+}
+
+sp_status vox_locate(const vox_options *o, const vox_cloud *cloud, sp_grid *grid)
+{
+    const sp_points points = points_of(o, cloud);
+    sp_grid_options options = {.voxel_size = o->voxel_size};
+
+    memcpy(options.origin, grid->sample.origin, sizeof options.origin);
+    return sp_grid_locate(grid, &points, &options);
 }

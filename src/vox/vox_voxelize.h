@@ -11,5 +11,8 @@
  * is a multiple of options->alignment voxels from the corner of its scan. SP_EDATA: the
  * points are too far apart for the grid, or a feature does not fit float32; SP_EMEM. */
 sp_status vox_voxelize(const vox_options *options, vox_cloud *cloud, sp_grid *grid);
+/* Finds the voxels of some of a sample's points: grid->sample has its voxels
+ * (sp_grid_reserve). Errors of sp_grid_locate. */
+sp_status vox_locate(const vox_options *options, const vox_cloud *cloud, sp_grid *grid);
 
 #endif

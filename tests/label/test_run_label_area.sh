@@ -50,8 +50,11 @@ label 1 one whole --buffer 18
 test "$(wc -l <whole.sorted)" = 24000 || fail "points are missing"
 label 1 four tiles --buffer 18
 same_points whole tiles
+# A block of several tiles is predicted once; there are six each way.
+says out ' blocks=36 reused=[1-9]'
 for n in 2 3; do
     label $n four tiles$n --buffer 18
+    says out ' blocks=36 reused=[1-9]'
     same_files tiles tiles$n "of $n ranks"
 done
 label 2 three stripes --buffer 18

@@ -115,7 +115,7 @@ typedef struct sp_laz_reader sp_laz_reader;
 
 /* Opens the points of a file and reads the chunk table, if there is one. n_threads
  * threads decode, which start at the first read; 1: the caller's alone. Memory: a chunk
- * for each thread, at most some 16 MB for its points and the bytes of the chunk. */
+ * for each thread, at most a MiB for its points, and the bytes of the chunk. */
 sp_status sp_laz_open(sp_laz_reader **reader, const sp_laz_file *file,
                       const sp_laz_format *format, int n_threads);
 void sp_laz_close(sp_laz_reader *reader);
@@ -137,7 +137,7 @@ const sp_laz_place *sp_laz_chunks(const sp_laz_reader *reader, int64_t *n);
  * are their points. There is a chunk table, and nothing was read. Returns the number of
  * points. */
 int64_t sp_laz_keep(sp_laz_reader *reader, const bool *is_wanted);
-/* Goes back to the first point that is read. */
+/* Goes back to the first point that is read, and frees the memory of decoding. */
 sp_status sp_laz_rewind(sp_laz_reader *reader);
 /* Reads the chunks first, first + step, ... below `end` only, from the first on. There
  * is a chunk table; end is at most the number of its chunks. */

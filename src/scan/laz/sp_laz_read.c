@@ -16,7 +16,7 @@
 #include "scan/laz/sp_laz_chunk.h"
 
 enum {
-    PORTION_BYTES = 16 << 20, /* of records, at most */
+    PORTION_BYTES = 1 << 20, /* of records, at most */
     MOST_THREADS = 64
 };
 
@@ -291,6 +291,7 @@ sp_status sp_laz_rewind(sp_laz_reader *reader)
     if (reader->rc != SP_OK)
         return SP_FAIL(reader->rc, "%s: cannot be read further", reader->file.path);
     laz_read_stop(reader);
+    sp_laz_decoder_destroy(&reader->decoder);
     reader->is_begun = false;
     reader->at = reader->table.begin;
     reader->chunk = reader->first;

@@ -136,6 +136,29 @@ TEST_AFTER(make_points, context_points_leave_the_map)
     assert_int_equal(grid.sample.n_points, at);
 }
 
+/* Some of the points find the voxels that all have made; a point elsewhere finds no voxel. */
+TEST_AFTER(make_points, points_find_known_voxels)
+{
+    CLOSED_BY(sp_grid_destroy) sp_grid all = {0}, some = {0};
+    const sp_sample *s = &all.sample;
+
+    OK(sp_grid_points(&all, &points, &options));
+    OK(sp_grid_reserve(&some, s->n));
+    memcpy(some.sample.coords, s->coords, 3 * (size_t)s->n * sizeof *s->coords);
+    points.n = N / 3;
+    points.features = NULL;
+    OK(sp_grid_locate(&some, &points, &options));
+    assert_int_equal(some.sample.n, s->n);
+    assert_int_equal(some.sample.n_points, N / 3);
+    for (int i = 0; i < N / 3; i++) {
+        assert_int_equal(some.sample.point_voxel[i], s->point_voxel[i]);
+        assert_int_equal(some.sample.point_index[i], 7 * i);
+    }
+    xyz[3 * (N / 3) - 1] += 5;
+    assert_int_equal(sp_grid_locate(&some, &points, &options), SP_EDATA);
+    assert_non_null(strstr(sp_error_last()->message, "was not in the scan when"));
+}
+
 static void swap(void *a, void *b, size_t bytes)
 {
     char kept[3 * sizeof *xyz];

@@ -53,7 +53,7 @@ static void open_rig_as(rig *g, uint64_t unlabelled, char *deterministic)
     OK(sp_resources_open_transport(&g->resources));
     OK(sp_session_open_data(&g->resources, true, false));
     OK(sp_resources_normalize(&g->resources, &g->resources.train));
-    OK(sp_resources_open_net(&g->resources, NULL));
+    OK(sp_resources_open_net(&g->resources, NULL, false));
     OK(sp_resources_open_training(&g->resources, 2));
     OK(sp_loader_seek(g->resources.loader, (sp_position){0, 0}));
 }

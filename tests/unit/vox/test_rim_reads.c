@@ -6,6 +6,7 @@
 
 #include "vox/vox_cloud.h"
 #include "vox/vox_rim.h"
+#include "vox/vox_spill.h"
 
 enum { LEFT, MIDDLE, RIGHT, N_INPUTS };
 static char *const input[N_INPUTS] = {"left.txt", "middle.txt", "right.txt"};
@@ -108,4 +109,62 @@ TEST(a_damaged_input_has_no_rim)
         assert_int_equal(access("rim-1-0-1", F_OK), -1);
         assert_int_equal(access("rim-1-0-1.new", F_OK), -1);
     }
+}
+
+/* Cuts the left input into blocks of 5 m with a margin of 1 m; returns the points of the
+ * others in the blocks that begin at 5 m and at 10 m. */
+static void cut_left(const vox_block_number *done, int n_done, bool *is_partial,
+                     int64_t n_foreign[2])
+{
+    static const char path[] = "cut-00000.tmp";
+    const vox_box box = {{0, 0, 7}, {10, 4, 7}};
+    vox_options o = rim_options();
+    vox_cut cut = {.options = &o,
+                   .file = LEFT,
+                   .n_parts = 1,
+                   .path = path,
+                   .done = done,
+                   .n_done = n_done};
+    vox_parts parts = {.options = &o, .file = LEFT, .path = "cut"};
+    FREED vox_piece *piece = NULL;
+    vox_layout layout;
+    int64_t n = 0;
+
+    o.block = 5;
+    o.overlap = 1;
+    OK(vox_cut_layout(&o, LEFT, &box, &layout));
+    OK(vox_cut_open(&cut, NULL));
+    OK(vox_cut_run(&cut, &layout));
+    *is_partial = cut.is_partial;
+    vox_cut_close(&cut);
+    OK(vox_parts_open(&parts, &layout, 1));
+    OK(vox_parts_list(&parts, &piece, &n));
+    for (int64_t i = 0; i < n; i++)
+        if (piece[i].block.low[1] == 0 && piece[i].block.low[0] >= 5)
+            n_foreign[piece[i].block.low[0] > 5] = piece[i].n_foreign;
+    vox_parts_close(&parts);
+    vox_rim_remove(&o, MIDDLE, 1);
+}
+
+/* The middle's points from 10.125 to 10.875 m are in both blocks, those up to 11.875 m in
+ * the second one. A cut beside a damaged input says so. */
+TEST(blocks_that_are_done_get_no_points_of_others)
+{
+    const vox_block_number done[] = {{1, 0}, {2, 0}};
+    int64_t n[2] = {-1, -1};
+    bool is_partial;
+    FILE *to = fopen(input[LEFT], "w");
+
+    fputs("x y z intensity\n0 0 7 1\n9.5 4 7 2\n", to);
+    assert_int_equal(fclose(to), 0);
+    write_middle("");
+    cut_left(NULL, 0, &is_partial, n);
+    assert_true(n[0] == 4 && n[1] == 8 && !is_partial);
+    cut_left(done, 1, &is_partial, n);
+    assert_true(n[0] == 0 && n[1] == 8 && !is_partial);
+    cut_left(done, 2, &is_partial, n);
+    assert_true(n[0] == 0 && n[1] == 0);
+    write_middle("1 2 damaged\n");
+    cut_left(NULL, 0, &is_partial, n);
+    assert_true(is_partial);
 }

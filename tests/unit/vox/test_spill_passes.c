@@ -143,7 +143,7 @@ static void cut(const vox_options *o, int n_parts, vox_codes *codes, vox_parts *
     }
     OK(vox_cut_layout(o, 0, &found, &layout));
     for (int p = 0; p < n_parts; p++) {
-        if (!vox_layout_is_same(&layout, &part[p].layout))
+        if (!vox_layout_is_same(part[p].options, &layout, &part[p].layout))
             OK(vox_cut_run(&part[p], &layout));
         vox_cut_close(&part[p]);
     }
