@@ -3,7 +3,8 @@
  * features that its last layer reads.
  *
  *     temperature   softmax(logits / T) instead of softmax(logits) (Guo et al. 2017,
- *                   "On Calibration of Modern Neural Networks"). A probability p of a
+ *                   "On Calibration of Modern Neural Networks"), of least calibration
+ *                   error, but no less likelihood than 1. A probability p of a
  *                   mean over views, blocks or models becomes p^(1/T) over the sum of
  *                   all classes'. For one view and one block that is the same, and it
  *                   never changes which class is the greatest.

@@ -1,10 +1,16 @@
 /* `sptrain calibrate`: what a model's probabilities and features mean on labelled data.
  *
- *     pass 1   data.val --> likelihood at coarse temperatures; sums of each class
+ *     pass 1   data.val --> confidence at coarse temperatures; sums of each class
  *                           --> means and covariances of the last layer's features
- *     pass 2   data.val --> likelihood and confidence at temperatures around the best;
+ *     pass 2   data.val --> confidence at temperatures around the best;
  *                           distances, mean over the surroundings --> quantiles
+ *
  *     rank 0   checkpoint with /calibration in place of the old one
+ *
+ * The best temperature has the least calibration error and no less likelihood than
+ * temperature 1. The greatest likelihood makes up for few voxels that are wrong with
+ * confidence, at borders of objects for example, and leaves all others with too little
+ * of it (tests/results/doubt.txt).
  *
  * Sums of a sample are formed in the order of its rows, and added over samples and
  * ranks as whole numbers (base/sp_exact.h). So the result is the same on any number of
@@ -33,9 +39,10 @@
 #include "weights/sp_packed.h"
 
 enum {
-    COARSE = 33,        /* temperatures 2^(k/4) of pass 1, from 2^-3 on */
-    COARSE_ONE = 12,    /* the one of 1 */
-    FINE = 33,          /* 2^(k/64) around the best of them */
+    COARSE = 33,     /* temperatures 2^(k/4) of pass 1, from 2^-3 on */
+    COARSE_ONE = 12, /* the one of 1 */
+    FINE = 33,       /* 2^(k/64) around the best of them */
+    MOST = COARSE > FINE ? COARSE : FINE,
     BINS = 15,          /* of confidence */
     UNITS = 1 << 24,    /* of a confidence of 1 */
     DISTANCE_BITS = 12, /* of a float that bins of distances do not tell apart */
@@ -53,12 +60,12 @@ typedef struct calibration_pass {
     sp_arena arena; /* of a batch */
     bool is_second;
     int n_classes, n_features; /* features 0: not known yet, or not found */
-    double temperature[COARSE > FINE ? COARSE : FINE];
+    double temperature[MOST];
     int n_temperatures;
     int64_t n_voxels, n_correct;
     int64_t *likelihood; /* [n_temperatures][SP_EXACT_WIDE] of minus its logarithm */
-    confidence_bins bins[FINE + 1]; /* the last one is of temperature 1 */
-    int64_t *count;                 /* [classes] */
+    confidence_bins bins[MOST]; /* [n_temperatures] */
+    int64_t *count;             /* [classes] */
     int64_t *sums; /* [n_sums][SP_EXACT_LIMBS] of features, then of their products */
     size_t n_sums;
     double *sample_sum; /* [n_sums] of the sample at hand */
@@ -106,12 +113,7 @@ static void count_voxel(calibration_pass *p, const float *z, int y, double *loss
     for (int t = 0; t < p->n_temperatures; t++) {
         loss[t] +=
             voxel_loss(z, c, y, 1 / p->temperature[t], (double)z[top], &confidence);
-        if (p->is_second)
-            count_confidence(&p->bins[t], confidence, top == y);
-    }
-    if (p->is_second) {
-        voxel_loss(z, c, y, 1, (double)z[top], &confidence);
-        count_confidence(&p->bins[FINE], confidence, top == y);
+        count_confidence(&p->bins[t], confidence, top == y);
     }
 }
 
@@ -166,7 +168,7 @@ static sp_status expect_features(calibration_pass *p, const sp_net_features *f,
 static void calibrate_sample(calibration_pass *p, const sp_net_rows *rows,
                              const sp_net_features *f, int b)
 {
-    double loss[COARSE > FINE ? COARSE : FINE] = {0};
+    double loss[MOST] = {0};
     const bool has_sums = p->n_features > 0 && !p->is_second;
 
     if (has_sums)
@@ -303,24 +305,55 @@ static sp_status run_calibration_pass(calibration_pass *p)
     memset(p->likelihood, 0,
            (size_t)p->n_temperatures * SP_EXACT_WIDE * sizeof *p->likelihood);
     memset(p->count, 0, (size_t)p->n_classes * sizeof *p->count);
+    memset(p->bins, 0, sizeof p->bins);
     p->n_voxels = p->n_correct = 0;
     sp_session_run_alone(r->session, calibrate_all, p);
     SP_TRY(sp_comm_agree(r->comm, sp_signal_check()));
     SP_TRY(sum_ranks(p, p->likelihood, (size_t)p->n_temperatures * SP_EXACT_WIDE));
     SP_TRY(sum_ranks(p, p->count, (size_t)p->n_classes));
+    SP_TRY(sum_ranks(p, p->bins, sizeof p->bins / (sizeof(int64_t))));
     SP_TRY(sum_ranks(p, &p->n_voxels, 1));
     return sum_ranks(p, &p->n_correct, 1);
 }
 
-/* The temperature of the greatest likelihood, the first of several. */
-static int best_temperature(const calibration_pass *p, double *loss)
+/* The expected calibration error: over bins of confidence, the difference between the
+ * mean confidence and the share of correct voxels, weighted by their numbers. */
+static double calibration_error(const confidence_bins *b, int64_t n_voxels)
 {
+    double error = 0;
+
+    for (int i = 0; i < BINS; i++)
+        error += fabs((double)b->correct[i] - (double)b->units[i] / UNITS);
+    return error / (double)n_voxels;
+}
+
+/* Minus the mean logarithm of the probability of the labels. */
+static double mean_loss(const calibration_pass *p, int t)
+{
+    double loss;
+
+    sp_exact_get_wide(p->likelihood + (size_t)t * SP_EXACT_WIDE, &loss, 1);
+    return loss / (double)p->n_voxels;
+}
+
+/* The temperature of the least calibration error, of several the one nearest to 1, among
+ * those with a mean loss of at most `most`. */
+static int best_temperature(const calibration_pass *p, double most)
+{
+    double least = INFINITY;
     int best = 0;
 
-    for (int t = 0; t < p->n_temperatures; t++)
-        sp_exact_get_wide(p->likelihood + t * SP_EXACT_WIDE, &loss[t], 1);
-    for (int t = 1; t < p->n_temperatures; t++)
-        best = loss[t] < loss[best] ? t : best;
+    for (int t = 0; t < p->n_temperatures; t++) {
+        const double error = calibration_error(&p->bins[t], p->n_voxels);
+        const double far = fabs(log(p->temperature[t]));
+
+        if (mean_loss(p, t) <= most &&
+            (error < least ||
+             (error == least && far < fabs(log(p->temperature[best]))))) {
+            least = error;
+            best = t;
+        }
+    }
     return best;
 }
 
@@ -401,17 +434,6 @@ static sp_status find_quantiles(calibration_pass *p)
 
 /* ---- results ---- */
 
-/* The expected calibration error: over bins of confidence, the difference between the
- * mean confidence and the share of correct voxels, weighted by their numbers. */
-static double calibration_error(const confidence_bins *b, int64_t n_voxels)
-{
-    double error = 0;
-
-    for (int i = 0; i < BINS; i++)
-        error += fabs((double)b->correct[i] - (double)b->units[i] / UNITS);
-    return error / (double)n_voxels;
-}
-
 static void choose_temperatures(calibration_pass *p, double around)
 {
     p->n_temperatures = p->is_second ? FINE : COARSE;
@@ -422,7 +444,7 @@ static void choose_temperatures(calibration_pass *p, double around)
 
 static sp_status find_temperature(calibration_pass *p)
 {
-    double coarse[COARSE], fine[FINE], n, factor;
+    double nll, ece, factor;
     int best, at;
 
     SP_TRY(
@@ -435,21 +457,20 @@ static sp_status find_temperature(calibration_pass *p)
                        "%s: no voxel of data.val has a label, expected one at least",
                        p->infer->resources.val.shard[0].path);
     SP_TRY(agree_features(p));
-    best = best_temperature(p, coarse);
+    nll = mean_loss(p, COARSE_ONE);
+    best = best_temperature(p, nll);
+    ece = calibration_error(&p->bins[COARSE_ONE], p->n_voxels);
     SP_TRY(find_classes(p));
     p->is_second = true;
     choose_temperatures(p, p->temperature[best]);
     SP_TRY(run_calibration_pass(p));
-    SP_TRY(sum_ranks(p, p->bins, sizeof p->bins / (sizeof(int64_t))));
     SP_TRY(find_quantiles(p));
-    at = best_temperature(p, fine);
+    at = best_temperature(p, nll);
     p->calibration->temperature = p->temperature[at];
-    n = (double)p->n_voxels;
     sp_log_info("temperature=%.4f voxels=%lld accuracy=%.4f nll=%.5f -> %.5f "
                 "ece=%.5f -> %.5f",
-                p->temperature[at], (long long)p->n_voxels, (double)p->n_correct / n,
-                coarse[COARSE_ONE] / n, fine[at] / n,
-                calibration_error(&p->bins[FINE], p->n_voxels),
+                p->temperature[at], (long long)p->n_voxels,
+                (double)p->n_correct / (double)p->n_voxels, nll, mean_loss(p, at), ece,
                 calibration_error(&p->bins[at], p->n_voxels));
     if (best == 0 || best == COARSE - 1)
         sp_log_warn0("the best temperature lies at the end of the range that is tried");

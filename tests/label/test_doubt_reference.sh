@@ -1,7 +1,7 @@
 #!/bin/sh
-# The calibration of features, and the points that --doubtful-features finds with it, equal
-# their definition, computed with numpy. The features of an earlier version's calibration are
-# not used. Skipped without numpy and h5py.
+# The temperature of calibrate, its features, and the points that --doubtful-features finds
+# with them, equal their definitions, computed with numpy. The features of an earlier version's
+# calibration are not used. Skipped without numpy and h5py.
 . "$SP_SRCDIR/tests/run/story.sh"
 find_python "numpy, h5py"
 awk 'BEGIN {
@@ -20,7 +20,11 @@ deck 'layers = ( { name = "last"; op = "conv"; out = 3; kernel = 1; } );' \
     'train = "s-*.h5"; val = "s-*.h5"; voxel_size = 0.75;' 'size = 1; eval_size = 1;' \
     'steps = 20; warmup_steps = 2;'
 run 1 0 base.deck run.dir=r
+run 1 0 predict base.deck run.dir=p run.checkpoint=r/checkpoints/best.h5 'data.val="s-*.h5"' \
+    run.logits=true
 run 2 0 calibrate r
+"$python" "$SP_SRCDIR/tests/label/temperature_reference.py" s-*.h5 p/predictions/s-*.h5 out ||
+    fail "another temperature"
 run 1 0 label r a.txt --out o --class-field class --doubtful-features 0.95 --doubtful 77 \
     --field-type float32
 head -2 o/a.txt
