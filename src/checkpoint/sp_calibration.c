@@ -1,17 +1,27 @@
 #include "checkpoint/sp_calibration.h"
 
 #include <assert.h>
-#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
+enum {
+    PARALLEL_FROM = 1 << 12,
+    REVISION = 2 /* the first one had no number, but a byte of 0 or 1 in its place */
+};
+
 /* ---- memory ---- */
+
+bool sp_calibration_has_room(int64_t n_classes, int64_t n_features)
+{
+    return n_features <= SP_CALIBRATION_FEATURES &&
+           n_classes * n_features * n_features <= SP_CALIBRATION_NUMBERS;
+}
 
 static sp_status calibration_allot(sp_calibration *c)
 {
     const size_t n = (size_t)c->n_features, n_classes = (size_t)c->n_classes;
 
-    c->whiten = calloc(n * n + 1, sizeof *c->whiten);
+    c->whiten = calloc(n_classes * n * n + 1, sizeof *c->whiten);
     c->mean = calloc(n_classes * n + 1, sizeof *c->mean);
     c->count = calloc(n_classes + 1, sizeof *c->count);
     c->quantile = calloc(SP_CALIBRATION_STEPS + 1, sizeof *c->quantile);
@@ -63,32 +73,40 @@ double sp_calibration_scale(const float *f, int n)
     return sum > 0 ? 1 / sqrt(sum) : 0;
 }
 
-double sp_calibration_distance(const sp_calibration *c, const float *f, double *scratch)
+/* The square of the distance of f, times scale, from class k; at least `most` if it is
+ * not below that. */
+static double square_from(const sp_calibration *c, int k, const float *f, double scale,
+                          double most)
 {
-    const int n = c->n_features;
-    const double scale = sp_calibration_scale(f, n);
-    double least = DBL_MAX;
+    const size_t n = (size_t)c->n_features;
+    const double *w = c->whiten + (size_t)k * n * n, *mean = c->mean + (size_t)k * n;
+    double square = 0;
 
-    assert(n > 0 && f && scratch);
-    for (int i = 0; i < n; i++) {
-        const double *row = c->whiten + (size_t)i * (size_t)n;
+    for (size_t i = 0; i < n && square < most; i++, w += n) {
         double sum = 0;
 
-        for (int j = 0; j <= i; j++)
-            sum += row[j] * (double)f[j];
-        scratch[i] = sum * scale;
+        for (size_t j = 0; j <= i; j++)
+            sum += w[j] * (double)f[j];
+        square += (sum * scale - mean[i]) * (sum * scale - mean[i]);
     }
-    for (int k = 0; k < c->n_classes; k++) {
-        const double *mean = c->mean + (size_t)k * (size_t)n;
-        double sum = 0;
+    return square;
+}
 
-        if (c->count[k] <= 0)
-            continue;
-        for (int i = 0; i < n; i++)
-            sum += (scratch[i] - mean[i]) * (scratch[i] - mean[i]);
-        least = fmin(least, sum);
+void sp_calibration_distances(const sp_calibration *c, const float *f, int64_t n,
+                              uint64_t *distance)
+{
+    assert(c->n_features > 0 && (n == 0 || (f && distance)));
+#pragma omp parallel for schedule(static) if (n >= PARALLEL_FROM)
+    for (int64_t i = 0; i < n; i++) {
+        const float *own = f + i * c->n_features;
+        const double scale = sp_calibration_scale(own, c->n_features);
+        double least = (double)SP_CALIBRATION_MOST * SP_CALIBRATION_MOST;
+
+        for (int k = 0; k < c->n_classes; k++)
+            if (c->count[k] > 0)
+                least = fmin(least, square_from(c, k, own, scale, least));
+        distance[i] = (uint64_t)(sqrt(least) * SP_CALIBRATION_UNITS + 0.5);
     }
-    return sqrt(least);
 }
 
 double sp_calibration_threshold(const sp_calibration *c, double q)
@@ -104,6 +122,7 @@ double sp_calibration_threshold(const sp_calibration *c, double q)
 
 void sp_calibration_wire(sp_wire *wire, sp_calibration **calibration)
 {
+    int revision = REVISION;
     sp_calibration *c;
 
     if (!sp_wire_struct(wire, (void **)calibration, sizeof **calibration))
@@ -112,10 +131,13 @@ void sp_calibration_wire(sp_wire *wire, sp_calibration **calibration)
     sp_wire_bytes(wire, &c->temperature, sizeof c->temperature);
     sp_wire_bytes(wire, &c->n_classes, sizeof c->n_classes);
     sp_wire_bytes(wire, &c->n_features, sizeof c->n_features);
+    sp_wire_bytes(wire, &revision, sizeof revision);
+    if (wire->rc == SP_OK && revision != REVISION)
+        wire->rc = SP_FAIL(SP_EDATA, "a calibration of another version");
     if (wire->rc == SP_OK &&
         !(c->temperature > 0 && isfinite(c->temperature) && c->n_classes >= 1 &&
           c->n_classes <= SP_CALIBRATION_CLASSES && c->n_features >= 0 &&
-          c->n_features <= SP_CALIBRATION_FEATURES))
+          sp_calibration_has_room(c->n_classes, c->n_features)))
         wire->rc = SP_FAIL(SP_EDATA, "a calibration of %d classes, %d features",
                            c->n_classes, c->n_features);
     if (wire->rc != SP_OK)
@@ -125,7 +147,8 @@ void sp_calibration_wire(sp_wire *wire, sp_calibration **calibration)
                   sizeof *c->quantile);
     sp_wire_array(wire, (void **)&c->mean, (int64_t)c->n_classes * c->n_features,
                   sizeof *c->mean);
-    sp_wire_array(wire, (void **)&c->whiten, (int64_t)c->n_features * c->n_features,
+    sp_wire_array(wire, (void **)&c->whiten,
+                  (int64_t)c->n_classes * c->n_features * c->n_features,
                   sizeof *c->whiten);
     if (wire->rc == SP_OK && !(c->count && c->quantile && c->mean && c->whiten))
         wire->rc = SP_FAIL(SP_EDATA, "a calibration without its numbers");

@@ -9,10 +9,11 @@
 static sp_status calibration_put(sp_h5 *file, const char *name, int rank, int64_t n,
                                  int64_t m, const double *x)
 {
-    const int64_t dim[] = {n, m};
+    const int64_t dim[] = {n, m, m};
 
     return sp_checkpoint_write_array(file, name, SP_H5_F64, rank, dim, x,
-                                     (size_t)(n * m) * sizeof *x);
+                                     (size_t)(rank > 2 ? n * m * m : n * m) *
+                                         sizeof *x);
 }
 
 sp_status sp_calibration_write(sp_h5 *file, const sp_calibration *c)
@@ -23,7 +24,7 @@ sp_status sp_calibration_write(sp_h5 *file, const sp_calibration *c)
     SP_TRY(calibration_put(file, GROUP "/count", 1, k, 1, c->count));
     if (n == 0)
         return SP_OK;
-    SP_TRY(calibration_put(file, GROUP "/whiten", 2, n, n, c->whiten));
+    SP_TRY(calibration_put(file, GROUP "/whiten", 3, k, n, c->whiten));
     SP_TRY(calibration_put(file, GROUP "/mean", 2, k, n, c->mean));
     return calibration_put(file, GROUP "/quantile", 1, SP_CALIBRATION_STEPS + 1, 1,
                            c->quantile);
@@ -43,10 +44,10 @@ static sp_status calibration_check(const char *path, const char *name, const dou
 static sp_status calibration_get(sp_h5 *file, const char *name, int rank, int64_t n,
                                  int64_t m, double *x)
 {
-    const int64_t dim[] = {n, m};
+    const int64_t dim[] = {n, m, m};
 
     SP_TRY(sp_h5_read(file, name, SP_H5_F64, rank, dim, x));
-    return calibration_check(sp_h5_path(file), name, x, n * m);
+    return calibration_check(sp_h5_path(file), name, x, rank > 2 ? n * m * m : n * m);
 }
 
 /* The lengths of the arrays: classes by /count, features by /mean. */
@@ -60,11 +61,14 @@ static sp_status calibration_sizes(sp_h5 *file, int64_t *n_classes, int64_t *n_f
         return SP_FAIL(SP_EDATA, "%s:" GROUP "/count: expected a number for each class",
                        sp_h5_path(file));
     *n_classes = shape.dim[0];
-    if (!sp_h5_has(file, GROUP "/mean"))
+    if (!sp_h5_has(file, GROUP "/whiten"))
+        return SP_OK;
+    SP_TRY(sp_h5_shape_of(file, GROUP "/whiten", &shape));
+    if (shape.rank == 2) /* of an earlier version, whose distances were others */
         return SP_OK;
     SP_TRY(sp_h5_shape_of(file, GROUP "/mean", &shape));
     if (shape.rank != 2 || shape.dim[0] != *n_classes || shape.dim[1] < 1 ||
-        shape.dim[1] > SP_CALIBRATION_FEATURES)
+        !sp_calibration_has_room(shape.dim[0], shape.dim[1]))
         return SP_FAIL(SP_EDATA, "%s:" GROUP "/mean: expected %lld rows of features",
                        sp_h5_path(file), (long long)*n_classes);
     *n_features = shape.dim[1];
@@ -82,7 +86,7 @@ static sp_status calibration_read_arrays(sp_h5 *file, sp_calibration *c)
     SP_TRY(calibration_get(file, GROUP "/count", 1, k, 1, c->count));
     if (n == 0)
         return SP_OK;
-    SP_TRY(calibration_get(file, GROUP "/whiten", 2, n, n, c->whiten));
+    SP_TRY(calibration_get(file, GROUP "/whiten", 3, k, n, c->whiten));
     SP_TRY(calibration_get(file, GROUP "/mean", 2, k, n, c->mean));
     return calibration_get(file, GROUP "/quantile", 1, SP_CALIBRATION_STEPS + 1, 1,
                            c->quantile);

@@ -45,14 +45,8 @@ sp_status label_model_open(label_model *model, const sp_command *command,
 /* Reports rc, frees all and returns the status to exit with. Collective. */
 sp_status label_model_close(label_model *model, sp_status rc);
 /* The sums of a voxel or point: a sum of probabilities for each class of each model;
- * then, if distances are wanted, the sum of distances over most_distance in units.
- * Pure.
- */
-enum {
-    LABEL_MOST_FAR = 1 << 10,
-    LABEL_FAR_UNITS = 1 << 20
-}; /* their product is 1 of
-                                                                 sp_merge.h */
+ * then, if distances are wanted, the sum of distances in units of sp_calibration.h.
+ * Pure. */
 static inline int label_model_sums(const label_model *model)
 {
     return model->n_classes * (model->members.n + 1) + (model->most_distance > 0);

@@ -19,6 +19,10 @@ static sp_status open_single(label_net *n, const label_model *m)
                           .has_subvoxel = true};
     SP_TRY(sp_arena_create(&n->scratch, 0, "logits"));
     if (m->most_distance > 0) {
+        double factor;
+
+        SP_TRY(sp_voxel_factor(n->infer->resources.config, &n->set, &factor));
+        n->edge = SP_CALIBRATION_EDGE * (int)factor;
         SP_TRY(sp_arena_create(&n->features, 0, "features"));
         n->infer->resources.net.features.arena = &n->features;
     }
@@ -46,6 +50,7 @@ void label_net_close(label_net *n)
     n->single = NULL;
     sp_arena_destroy(&n->scratch);
     sp_arena_destroy(&n->features);
+    sp_nearby_destroy(&n->nearby);
     free(n->far);
     n->far = NULL;
 }
@@ -55,8 +60,6 @@ static sp_status add_distances(label_net *n, const sp_batch *batch, int64_t n_st
 {
     const sp_calibration *c = n->infer->resources.norm.calibration;
     const sp_net_features *f = &n->infer->resources.net.features;
-    const size_t d = (size_t)c->n_features;
-    double *scratch;
     uint64_t *far;
 
     if (f->n != batch->n || f->c != c->n_features)
@@ -64,15 +67,8 @@ static sp_status add_distances(label_net *n, const sp_batch *batch, int64_t n_st
                        "%s: its last layer reads %d features, but its calibration has "
                        "%d: calibrate it again",
                        n->infer->path, f->c, c->n_features);
-    SP_TRY(SP_TAKE(&n->features, d, &scratch));
     SP_TRY(SP_TAKE(&n->features, (size_t)f->n + 1, &far));
-    for (int64_t i = 0; i < f->n; i++) {
-        const double share =
-            sp_calibration_distance(c, f->data + (size_t)i * d, scratch) /
-            n->model->most_distance;
-
-        far[i] = (uint64_t)(fmin(share, LABEL_MOST_FAR) * LABEL_FAR_UNITS + 0.5);
-    }
+    sp_calibration_distances(c, f->data, f->n, far);
     for (int64_t i = 0; i < n_stored; i++)
         if (batch->row_of[i] >= 0)
             n->far[i] += far[batch->row_of[i]];
@@ -119,6 +115,8 @@ static sp_status run_members(label_net *n, const sp_sample *sample, const char *
     sp_run *run = &n->infer->resources.session->run;
 
     spread_rows(sum, sample->n, c, c_all);
+    if (n->model->most_distance > 0)
+        SP_TRY(sp_nearby_mean(&n->nearby, sample->coords, sample->n, n->edge, n->far));
     for (int64_t i = 0; n->model->most_distance > 0 && i < sample->n; i++)
         sum[i * c_all + c_all - 1] = n->far[i];
     for (int k = 0; k < n->members->n; k++)

@@ -4,6 +4,7 @@
 
 #include "label/label_model.h"
 #include "predict/sp_merge.h"
+#include "predict/sp_nearby.h"
 
 typedef struct label_net {
     sp_infer *infer;     /* borrowed */
@@ -17,6 +18,8 @@ typedef struct label_net {
     sp_arena features;        /* that the last layer reads, of a sample */
     uint64_t *far;            /* [far_room bytes] sums of distances of its voxels */
     size_t far_room;
+    int edge; /* stored voxels of a cell of the surroundings */
+    sp_nearby nearby;
     double busy_s; /* spent on plans and in the network */
 } label_net;
 

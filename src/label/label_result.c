@@ -8,6 +8,7 @@
 
 #include "base/sp_list.h"
 #include "base/sp_pulse.h"
+#include "checkpoint/sp_calibration.h"
 #include "compute/sp_backend.h"
 #include "predict/sp_merge.h"
 
@@ -233,7 +234,8 @@ static bool is_far(const label_result *r, const uint64_t *sum)
         return false;
     for (int j = 0; j < c; j++)
         total += sum[j];
-    return (double)sum[label_model_sums(r->model) - 1] * LABEL_MOST_FAR > (double)total;
+    return (double)sum[label_model_sums(r->model) - 1] * SP_CALIBRATION_MOST >
+           r->model->most_distance * (double)total;
 }
 
 void label_result_put(label_result *r, int64_t row, const uint64_t *sum, uint32_t mark)

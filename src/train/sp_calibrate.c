@@ -1,10 +1,16 @@
 /* `sptrain calibrate`: what a model's probabilities and features mean on labelled data.
  *
- *     pass 1   data.val --> likelihood at coarse temperatures; sums of each class
- *                           --> means and covariance of the last layer's features
- *     pass 2   data.val --> likelihood and confidence at temperatures around the best;
- *                           distances --> quantiles
+ *     pass 1   data.val --> confidence at coarse temperatures; sums of each class
+ *                           --> means and covariances of the last layer's features
+ *     pass 2   data.val --> confidence at temperatures around the best;
+ *                           distances, mean over the surroundings --> quantiles
+ *
  *     rank 0   checkpoint with /calibration in place of the old one
+ *
+ * The best temperature has the least calibration error and no less likelihood than
+ * temperature 1. The greatest likelihood makes up for few voxels that are wrong with
+ * confidence, at borders of objects for example, and leaves all others with too little
+ * of it (tests/results/doubt.txt).
  *
  * Sums of a sample are formed in the order of its rows, and added over samples and
  * ranks as whole numbers (base/sp_exact.h). So the result is the same on any number of
@@ -26,15 +32,17 @@
 #include "base/sp_signal.h"
 #include "checkpoint/sp_calibration.h"
 #include "h5/sp_h5.h"
+#include "predict/sp_nearby.h"
 #include "train/sp_calibrate_moments.h"
 #include "train/sp_evaluate.h"
 #include "train/sp_members.h"
 #include "weights/sp_packed.h"
 
 enum {
-    COARSE = 33,        /* temperatures 2^(k/4) of pass 1, from 2^-3 on */
-    COARSE_ONE = 12,    /* the one of 1 */
-    FINE = 33,          /* 2^(k/64) around the best of them */
+    COARSE = 33,     /* temperatures 2^(k/4) of pass 1, from 2^-3 on */
+    COARSE_ONE = 12, /* the one of 1 */
+    FINE = 33,       /* 2^(k/64) around the best of them */
+    MOST = COARSE > FINE ? COARSE : FINE,
     BINS = 15,          /* of confidence */
     UNITS = 1 << 24,    /* of a confidence of 1 */
     DISTANCE_BITS = 12, /* of a float that bins of distances do not tell apart */
@@ -52,17 +60,18 @@ typedef struct calibration_pass {
     sp_arena arena; /* of a batch */
     bool is_second;
     int n_classes, n_features; /* features 0: not known yet, or not found */
-    double temperature[COARSE > FINE ? COARSE : FINE];
+    double temperature[MOST];
     int n_temperatures;
     int64_t n_voxels, n_correct;
     int64_t *likelihood; /* [n_temperatures][SP_EXACT_WIDE] of minus its logarithm */
-    confidence_bins bins[FINE + 1]; /* the last one is of temperature 1 */
-    int64_t *count;                 /* [classes] */
-    int64_t *sums; /* [n_sums][SP_EXACT_WIDE] of features, then of their products */
+    confidence_bins bins[MOST]; /* [n_temperatures] */
+    int64_t *count;             /* [classes] */
+    int64_t *sums; /* [n_sums][SP_EXACT_LIMBS] of features, then of their products */
     size_t n_sums;
     double *sample_sum; /* [n_sums] of the sample at hand */
-    double *scratch;    /* [features] */
     int64_t *distances; /* [DISTANCE_BINS] */
+    int edge;           /* stored voxels of a cell of the surroundings */
+    sp_nearby nearby;
 } calibration_pass;
 
 /* ---- a voxel ---- */
@@ -104,12 +113,7 @@ static void count_voxel(calibration_pass *p, const float *z, int y, double *loss
     for (int t = 0; t < p->n_temperatures; t++) {
         loss[t] +=
             voxel_loss(z, c, y, 1 / p->temperature[t], (double)z[top], &confidence);
-        if (p->is_second)
-            count_confidence(&p->bins[t], confidence, top == y);
-    }
-    if (p->is_second) {
-        voxel_loss(z, c, y, 1, (double)z[top], &confidence);
-        count_confidence(&p->bins[FINE], confidence, top == y);
+        count_confidence(&p->bins[t], confidence, top == y);
     }
 }
 
@@ -117,8 +121,10 @@ static void count_voxel(calibration_pass *p, const float *z, int y, double *loss
 static void sum_features(calibration_pass *p, const float *f, int y)
 {
     const int d = p->n_features;
-    double *sum = p->sample_sum + (size_t)y * (size_t)d;
-    double *product = p->sample_sum + (size_t)p->n_classes * (size_t)d;
+    const size_t width = (size_t)d, n_products = width * (width + 1) / 2;
+    double *sum = p->sample_sum + (size_t)y * width;
+    double *product =
+        p->sample_sum + (size_t)p->n_classes * width + (size_t)y * n_products;
     const double scale = sp_calibration_scale(f, d);
 
     for (int i = 0; i < d; i++) {
@@ -130,10 +136,9 @@ static void sum_features(calibration_pass *p, const float *f, int y)
     }
 }
 
-static void count_distance(calibration_pass *p, const float *f)
+static void count_distance(calibration_pass *p, uint64_t units)
 {
-    const float distance =
-        (float)sp_calibration_distance(p->calibration, f, p->scratch);
+    const float distance = (float)units / SP_CALIBRATION_UNITS;
     uint32_t bits;
 
     memcpy(&bits, &distance, sizeof bits); /* floats above 0 rise as their bits do */
@@ -149,11 +154,11 @@ static sp_status expect_features(calibration_pass *p, const sp_net_features *f,
     const size_t d = (size_t)f->c, c = (size_t)p->n_classes;
 
     if (p->is_second || p->n_features || f->n != rows->n || f->c < 1 ||
-        f->c > SP_CALIBRATION_FEATURES)
+        !sp_calibration_has_room(p->n_classes, f->c))
         return SP_OK;
     p->n_features = f->c;
-    p->n_sums = c * d + d * (d + 1) / 2;
-    p->sums = calloc(p->n_sums * SP_EXACT_WIDE, sizeof *p->sums);
+    p->n_sums = c * d + c * (d * (d + 1) / 2);
+    p->sums = calloc(p->n_sums * SP_EXACT_LIMBS, sizeof *p->sums);
     p->sample_sum = calloc(p->n_sums, sizeof *p->sample_sum);
     return p->sums && p->sample_sum
                ? SP_OK
@@ -163,7 +168,7 @@ static sp_status expect_features(calibration_pass *p, const sp_net_features *f,
 static void calibrate_sample(calibration_pass *p, const sp_net_rows *rows,
                              const sp_net_features *f, int b)
 {
-    double loss[COARSE > FINE ? COARSE : FINE] = {0};
+    double loss[MOST] = {0};
     const bool has_sums = p->n_features > 0 && !p->is_second;
 
     if (has_sums)
@@ -178,12 +183,51 @@ static void calibrate_sample(calibration_pass *p, const sp_net_rows *rows,
         p->count[rows->labels[i]]++;
         if (has_sums)
             sum_features(p, own, rows->labels[i]);
-        else if (p->n_features > 0)
-            count_distance(p, own);
     }
     sp_exact_add_wide(p->likelihood, loss, (size_t)p->n_temperatures);
     if (has_sums)
-        sp_exact_add_wide(p->sums, p->sample_sum, p->n_sums);
+        sp_exact_add_f64(p->sums, p->sample_sum, p->n_sums); /* lengths are 1 */
+}
+
+/* Counts the distances of the labelled voxels of sample b from their classes, as label
+ * computes them: of stored voxels, with the surroundings that have no label too. */
+static sp_status measure_sample(calibration_pass *p, const sp_batch *batch,
+                                const sp_net_rows *rows, const uint64_t *distance,
+                                int b)
+{
+    const sp_sample *sample = &batch->sample[b];
+    const int32_t *row_of = batch->row_of + batch->row_of_at[b];
+    int32_t *coords, *row;
+    uint64_t *x;
+    int64_t n = 0;
+
+    SP_TRY(SP_TAKE(&p->arena, 3 * (size_t)sample->n + 1, &coords));
+    SP_TRY(SP_TAKE(&p->arena, (size_t)sample->n + 1, &row));
+    SP_TRY(SP_TAKE(&p->arena, (size_t)sample->n + 1, &x));
+    for (int64_t i = 0; i < sample->n; i++) {
+        if (row_of[i] < 0)
+            continue;
+        memcpy(coords + 3 * n, sample->coords + 3 * i, 3 * sizeof *coords);
+        row[n] = row_of[i];
+        x[n++] = distance[row_of[i]];
+    }
+    SP_TRY(sp_nearby_mean(&p->nearby, coords, n, p->edge, x));
+    for (int64_t i = 0; i < n; i++)
+        if (rows->labels[row[i]] >= 0)
+            count_distance(p, x[i]);
+    return SP_OK;
+}
+
+static sp_status measure_batch(calibration_pass *p, const sp_batch *batch,
+                               const sp_net_rows *rows, const sp_net_features *f)
+{
+    uint64_t *distance;
+
+    SP_TRY(SP_TAKE(&p->arena, (size_t)rows->n + 1, &distance));
+    sp_calibration_distances(p->calibration, f->data, rows->n, distance);
+    for (int b = 0; b < rows->n_samples; b++)
+        SP_TRY(measure_sample(p, batch, rows, distance, b));
+    return SP_OK;
 }
 
 static sp_status calibrate_batch(void *arg, const sp_batch *batch)
@@ -211,7 +255,8 @@ static sp_status calibrate_batch(void *arg, const sp_batch *batch)
     SP_TRY(expect_features(p, f, &rows));
     for (int b = 0; b < rows.n_samples; b++)
         calibrate_sample(p, &rows, f, b);
-    return SP_OK;
+    return p->is_second && p->n_features > 0 ? measure_batch(p, batch, &rows, f)
+                                             : SP_OK;
 }
 
 /* ---- passes ---- */
@@ -260,24 +305,55 @@ static sp_status run_calibration_pass(calibration_pass *p)
     memset(p->likelihood, 0,
            (size_t)p->n_temperatures * SP_EXACT_WIDE * sizeof *p->likelihood);
     memset(p->count, 0, (size_t)p->n_classes * sizeof *p->count);
+    memset(p->bins, 0, sizeof p->bins);
     p->n_voxels = p->n_correct = 0;
     sp_session_run_alone(r->session, calibrate_all, p);
     SP_TRY(sp_comm_agree(r->comm, sp_signal_check()));
     SP_TRY(sum_ranks(p, p->likelihood, (size_t)p->n_temperatures * SP_EXACT_WIDE));
     SP_TRY(sum_ranks(p, p->count, (size_t)p->n_classes));
+    SP_TRY(sum_ranks(p, p->bins, sizeof p->bins / (sizeof(int64_t))));
     SP_TRY(sum_ranks(p, &p->n_voxels, 1));
     return sum_ranks(p, &p->n_correct, 1);
 }
 
-/* The temperature of the greatest likelihood, the first of several. */
-static int best_temperature(const calibration_pass *p, double *loss)
+/* The expected calibration error: over bins of confidence, the difference between the
+ * mean confidence and the share of correct voxels, weighted by their numbers. */
+static double calibration_error(const confidence_bins *b, int64_t n_voxels)
 {
+    double error = 0;
+
+    for (int i = 0; i < BINS; i++)
+        error += fabs((double)b->correct[i] - (double)b->units[i] / UNITS);
+    return error / (double)n_voxels;
+}
+
+/* Minus the mean logarithm of the probability of the labels. */
+static double mean_loss(const calibration_pass *p, int t)
+{
+    double loss;
+
+    sp_exact_get_wide(p->likelihood + (size_t)t * SP_EXACT_WIDE, &loss, 1);
+    return loss / (double)p->n_voxels;
+}
+
+/* The temperature of the least calibration error, of several the one nearest to 1, among
+ * those with a mean loss of at most `most`. */
+static int best_temperature(const calibration_pass *p, double most)
+{
+    double least = INFINITY;
     int best = 0;
 
-    for (int t = 0; t < p->n_temperatures; t++)
-        sp_exact_get_wide(p->likelihood + t * SP_EXACT_WIDE, &loss[t], 1);
-    for (int t = 1; t < p->n_temperatures; t++)
-        best = loss[t] < loss[best] ? t : best;
+    for (int t = 0; t < p->n_temperatures; t++) {
+        const double error = calibration_error(&p->bins[t], p->n_voxels);
+        const double far = fabs(log(p->temperature[t]));
+
+        if (mean_loss(p, t) <= most &&
+            (error < least ||
+             (error == least && far < fabs(log(p->temperature[best]))))) {
+            least = error;
+            best = t;
+        }
+    }
     return best;
 }
 
@@ -290,7 +366,8 @@ static sp_status share_features(const calibration_pass *p)
     const sp_calibration *c = p->calibration;
     const size_t d = (size_t)c->n_features;
 
-    SP_TRY(sp_comm_bcast(comm, c->whiten, d * d * sizeof *c->whiten, 0));
+    SP_TRY(sp_comm_bcast(comm, c->whiten,
+                         (size_t)c->n_classes * d * d * sizeof *c->whiten, 0));
     return sp_comm_bcast(comm, c->mean, (size_t)c->n_classes * d * sizeof *c->mean, 0);
 }
 
@@ -302,24 +379,24 @@ static sp_status find_classes(calibration_pass *p)
     sp_status rc = sp_calibration_create(&p->calibration, p->n_classes, p->n_features);
 
     c = p->calibration;
-    p->scratch = calloc((size_t)p->n_features + 1, sizeof *p->scratch);
     p->distances = calloc(DISTANCE_BINS, sizeof *p->distances);
-    if (rc == SP_OK && (!sum || !p->scratch || !p->distances))
+    if (rc == SP_OK && (!sum || !p->distances))
         rc = SP_FAIL(SP_EMEM, "no memory for %d features", p->n_features);
     rc = sp_comm_agree(p->infer->resources.comm, rc);
     if (rc == SP_OK && p->n_features > 0)
-        rc = sum_ranks(p, p->sums, p->n_sums * SP_EXACT_WIDE);
+        rc = sum_ranks(p, p->sums, p->n_sums * SP_EXACT_LIMBS);
     for (int k = 0; rc == SP_OK && k < p->n_classes; k++)
         c->count[k] = (double)p->count[k];
     if (rc == SP_OK && p->n_features > 0) {
-        sp_exact_get_wide(p->sums, sum, p->n_sums);
-        if (!sp_calibrate_moments(c, sum, p->n_voxels)) {
-            sp_log_warn0("the last layer's features have no covariance: "
-                         "--doubtful-features will not know this model");
+        sp_exact_get_f64(p->sums, sum, p->n_sums);
+        if (!sp_calibrate_moments(c, sum, p->n_voxels))
             p->n_features = c->n_features = 0;
-        }
         rc = share_features(p);
     }
+    if (rc == SP_OK && p->n_features == 0)
+        sp_log_warn0("the last layer's features have no covariances, or more than %d "
+                     "numbers of them: --doubtful-features will not know this model",
+                     SP_CALIBRATION_NUMBERS);
     free(sum);
     return rc;
 }
@@ -337,13 +414,15 @@ static double bin_distance(int64_t bin)
 static sp_status find_quantiles(calibration_pass *p)
 {
     sp_calibration *c = p->calibration;
-    int64_t below = 0, bin = 0;
+    int64_t below = 0, bin = 0, n = 0;
 
     if (c->n_features == 0)
         return SP_OK;
     SP_TRY(sum_ranks(p, p->distances, DISTANCE_BINS));
+    for (int k = 0; k < DISTANCE_BINS; k++)
+        n += p->distances[k];
     for (int q = 0; q <= SP_CALIBRATION_STEPS; q++) {
-        const double want = (double)q / SP_CALIBRATION_STEPS * (double)p->n_voxels;
+        const double want = (double)q / SP_CALIBRATION_STEPS * (double)n;
 
         while (bin + 1 < DISTANCE_BINS &&
                ((double)(below + p->distances[bin]) < want || p->distances[bin] == 0))
@@ -355,17 +434,6 @@ static sp_status find_quantiles(calibration_pass *p)
 
 /* ---- results ---- */
 
-/* The expected calibration error: over bins of confidence, the difference between the
- * mean confidence and the share of correct voxels, weighted by their numbers. */
-static double calibration_error(const confidence_bins *b, int64_t n_voxels)
-{
-    double error = 0;
-
-    for (int i = 0; i < BINS; i++)
-        error += fabs((double)b->correct[i] - (double)b->units[i] / UNITS);
-    return error / (double)n_voxels;
-}
-
 static void choose_temperatures(calibration_pass *p, double around)
 {
     p->n_temperatures = p->is_second ? FINE : COARSE;
@@ -376,9 +444,12 @@ static void choose_temperatures(calibration_pass *p, double around)
 
 static sp_status find_temperature(calibration_pass *p)
 {
-    double coarse[COARSE], fine[FINE], n;
+    double nll, ece, factor;
     int best, at;
 
+    SP_TRY(
+        sp_voxel_factor(p->infer->resources.config, &p->infer->resources.val, &factor));
+    p->edge = SP_CALIBRATION_EDGE * (int)factor;
     choose_temperatures(p, 1);
     SP_TRY(run_calibration_pass(p));
     if (p->n_voxels == 0)
@@ -386,21 +457,20 @@ static sp_status find_temperature(calibration_pass *p)
                        "%s: no voxel of data.val has a label, expected one at least",
                        p->infer->resources.val.shard[0].path);
     SP_TRY(agree_features(p));
-    best = best_temperature(p, coarse);
+    nll = mean_loss(p, COARSE_ONE);
+    best = best_temperature(p, nll);
+    ece = calibration_error(&p->bins[COARSE_ONE], p->n_voxels);
     SP_TRY(find_classes(p));
     p->is_second = true;
     choose_temperatures(p, p->temperature[best]);
     SP_TRY(run_calibration_pass(p));
-    SP_TRY(sum_ranks(p, p->bins, sizeof p->bins / (sizeof(int64_t))));
     SP_TRY(find_quantiles(p));
-    at = best_temperature(p, fine);
+    at = best_temperature(p, nll);
     p->calibration->temperature = p->temperature[at];
-    n = (double)p->n_voxels;
     sp_log_info("temperature=%.4f voxels=%lld accuracy=%.4f nll=%.5f -> %.5f "
                 "ece=%.5f -> %.5f",
-                p->temperature[at], (long long)p->n_voxels, (double)p->n_correct / n,
-                coarse[COARSE_ONE] / n, fine[at] / n,
-                calibration_error(&p->bins[FINE], p->n_voxels),
+                p->temperature[at], (long long)p->n_voxels,
+                (double)p->n_correct / (double)p->n_voxels, nll, mean_loss(p, at), ece,
                 calibration_error(&p->bins[at], p->n_voxels));
     if (best == 0 || best == COARSE - 1)
         sp_log_warn0("the best temperature lies at the end of the range that is tried");
@@ -441,7 +511,7 @@ static sp_status calibrate(sp_infer *infer)
     free(p->count);
     free(p->sums);
     free(p->sample_sum);
-    free(p->scratch);
+    sp_nearby_destroy(&p->nearby);
     free(p->distances);
 end:
     free(p);

@@ -40,52 +40,82 @@ static void invert_triangle(double *a, int n)
     }
 }
 
-/* Fills the means, and the covariance that the classes share in its lower triangle. */
-static void fill_moments(const double *sum, int64_t n_voxels, sp_calibration *c)
+/* The covariance of class k from the sums of its features and of their products, in the
+ * lower triangle of `to`. */
+static void fill_covariance(const sp_calibration *c, int k, const double *product,
+                            double *to)
 {
     const int d = c->n_features;
-    const double *product = sum + (size_t)c->n_classes * (size_t)d;
-    double trace = 0;
+    const double *mean = c->mean + (size_t)k * (size_t)d;
 
-    for (int k = 0; k < c->n_classes; k++)
-        for (int i = 0; i < d; i++)
-            c->mean[k * d + i] = c->count[k] > 0 ? sum[k * d + i] / c->count[k] : 0;
     for (int i = 0; i < d; i++)
-        for (int j = 0; j <= i; j++) {
-            double x = *product++;
-
-            for (int k = 0; k < c->n_classes; k++)
-                x -= c->count[k] * c->mean[k * d + i] * c->mean[k * d + j];
-            c->whiten[i * d + j] = x / (double)n_voxels;
-            trace += i == j ? c->whiten[i * d + i] : 0;
-        }
-    /* A feature that never varies would make every change of it infinitely far. */
-    for (int i = 0; i < d; i++)
-        c->whiten[i * d + i] += RIDGE * trace / d + 1e-30;
+        for (int j = 0; j <= i; j++)
+            to[i * d + j] = *product++ / c->count[k] - mean[i] * mean[j];
 }
 
-/* Applies W to the means. From the last row on, as row i needs the ones before it. */
-static void whiten_means(sp_calibration *c)
+/* Fills the means and the covariances of the classes. */
+static void fill_moments(const double *sum, sp_calibration *c)
 {
-    const int d = c->n_features;
+    const size_t d = (size_t)c->n_features, n = (size_t)c->n_classes;
 
-    for (int k = 0; k < c->n_classes; k++)
-        for (int i = d - 1; i >= 0; i--) {
-            double sum = 0;
+    for (size_t k = 0; k < n; k++) {
+        if (c->count[k] <= 0)
+            continue;
+        for (size_t i = 0; i < d; i++)
+            c->mean[k * d + i] = sum[k * d + i] / c->count[k];
+        fill_covariance(c, (int)k, sum + n * d + k * (d * (d + 1) / 2),
+                        c->whiten + k * d * d);
+    }
+}
 
-            for (int j = 0; j <= i; j++)
-                sum += c->whiten[i * d + j] * c->mean[k * d + j];
-            c->mean[k * d + i] = sum;
-        }
+/* Replaces each covariance by the mean of it and of the one that the classes share. */
+static void share_covariance(sp_calibration *c, double n_voxels)
+{
+    const size_t d = (size_t)c->n_features, n = (size_t)c->n_classes;
+    double trace = 0;
+
+    for (size_t i = 0; i < d * d; i++) {
+        double shared = 0;
+
+        for (size_t k = 0; k < n; k++)
+            shared += c->count[k] / n_voxels * c->whiten[k * d * d + i];
+        trace += i % (d + 1) == 0 ? shared : 0;
+        for (size_t k = 0; k < n; k++)
+            c->whiten[k * d * d + i] = (c->whiten[k * d * d + i] + shared) / 2;
+    }
+    /* A feature that never varies would make every change of it infinitely far. */
+    for (size_t k = 0; k < n; k++)
+        for (size_t i = 0; i < d; i++)
+            c->whiten[k * d * d + i * (d + 1)] += RIDGE * trace / (double)d + 1e-30;
+}
+
+/* Applies W to the mean of a class. From the last row on, as row i needs the ones before
+ * it. */
+static void whiten_mean(const double *w, int d, double *mean)
+{
+    for (int i = d - 1; i >= 0; i--) {
+        double sum = 0;
+
+        for (int j = 0; j <= i; j++)
+            sum += w[i * d + j] * mean[j];
+        mean[i] = sum;
+    }
 }
 
 bool sp_calibrate_moments(sp_calibration *c, const double *sum, int64_t n_voxels)
 {
-    assert(c->n_features > 0 && n_voxels > 0);
-    fill_moments(sum, n_voxels, c);
-    if (!cholesky(c->whiten, c->n_features))
-        return false;
-    invert_triangle(c->whiten, c->n_features);
-    whiten_means(c);
+    const size_t d = (size_t)c->n_features;
+
+    assert(d > 0 && n_voxels > 0);
+    fill_moments(sum, c);
+    share_covariance(c, (double)n_voxels);
+    for (size_t k = 0; k < (size_t)c->n_classes; k++) {
+        double *w = c->whiten + k * d * d;
+
+        if (!cholesky(w, (int)d))
+            return false;
+        invert_triangle(w, (int)d);
+        whiten_mean(w, (int)d, c->mean + k * d);
+    }
     return true;
 }

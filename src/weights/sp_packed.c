@@ -154,7 +154,7 @@ static sp_status read_header(const packed_parts *p, packed_header *h,
     if (wire.rc == SP_EDATA || (wire.rc == SP_OK && wire.at != wire.size))
         return SP_FAIL(SP_EDATA,
                        "%s: header, byte %zu: it ends too early, or has a length that "
-                       "cannot be",
+                       "cannot be; export the model again if another version wrote it",
                        p->path, SP_PACKED_HEAD + wire.at);
     SP_TRY(wire.rc);
     return check_model(m, h);

@@ -29,7 +29,7 @@ convert() {
 convert --shards 2 --out s a.txt b.txt
 convert --out v c.txt
 deck 'family = "dummy";' 'train = "s-*.h5"; val = "v-*.h5"; voxel_size = 1.0;' \
-    'size = 2; eval_size = 2;' 'steps = 40; warmup_steps = 2;'
+    'size = 2; eval_size = 2;' 'steps = 80; warmup_steps = 2;'
 run 1 0 base.deck run.dir=r 'data.val="v-*.h5"'
 cp -r r before
 for n in 1 2 3; do
@@ -42,11 +42,18 @@ cmp -s before/checkpoints/best.h5 r1/checkpoints/best.h5 && fail "nothing was st
 sed -n 's/.*temperature=\([0-9.]*\) .*ece=\([0-9.]*\) -> \([0-9.]*\)$/\1 \2 \3/p' out >figures
 read -r temperature ece_before ece_after <figures
 echo "temperature $temperature ece $ece_before -> $ece_after"
+awk "BEGIN { exit !($ece_after < 0.7 * $ece_before) }" || fail "ece $ece_before -> $ece_after"
 # Again the same: the old calibration is replaced.
 cp r1/checkpoints/best.h5 once.h5
 run 2 0 calibrate r1/checkpoints/best.h5 run.threads=1
 cmp -s once.h5 r1/checkpoints/best.h5 || fail "a second calibration is another"
 run 1 0 check r1/checkpoints/best.h5
+
+# A model whose least ece is that of T = 0.1, which would make its few errors certain.
+run 1 0 base.deck run.dir=short 'data.val="v-*.h5"' train.steps=40
+run 1 0 calibrate short
+sed -n 's/.*nll=\([0-9.]*\) -> \([0-9.]*\) ece=\([0-9.]*\) -> \([0-9.]*\)$/\1 \2 \3 \4/p' out |
+    awk '{ exit !($2 <= $1 && $4 <= $3) }' || fail "nll or ece rose"
 
 # ---- label: the same classes, other confidences ----
 label() {
@@ -117,5 +124,5 @@ spvox convert --voxel-size 1 --features intensity,height --map 5=low,6=high --ou
 run 2 3 calibrate r2 'data.val="empty-*.h5"'
 says err 'no voxel of data.val has a label'
 # A training goes on from a calibrated checkpoint, and from there without a calibration.
-run 1 0 base.deck run.dir=r3 'data.val="v-*.h5"' train.steps=44
+run 1 0 base.deck run.dir=r3 'data.val="v-*.h5"' train.steps=84
 exit 0
