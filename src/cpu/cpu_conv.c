@@ -36,7 +36,8 @@ size_t sp_cpu_conv_pack_floats(const sp_backend *be, int K, int c_in, int c_out,
 }
 
 /* Brings weights into L2 in the order of their addresses, which the processor foresees.
- * Packing reads pieces of rows, which it does not foresee. */
+ * Packing reads pieces of rows, which it does not foresee. Only the transposition of
+ * fp32 fetches its rows itself: 22 GB/s from memory, and 12 with this pass. */
 static void conv_fetch_weights(const float *w, size_t n)
 {
     float sum = 0;
@@ -58,7 +59,8 @@ static void conv_pack_offset(const sp_backend *be, const sp_pack_args *a, int k)
     const size_t size = (size_t)a->c_in * (size_t)a->c_out;
     const float *w = a->w + (size_t)k * size;
 
-    conv_fetch_weights(w, size);
+    if (!a->is_grad_input || be->precision == SP_BF16)
+        conv_fetch_weights(w, size);
     isa->pack(w, from, to, a->is_grad_input, a->packed + place * step);
 }
 

@@ -326,8 +326,8 @@ TEST(every_map_and_channel_count_in_bf16)
     compare_conv(SP_BF16, &conv_kinds[CONV_3], 1, &none, 6, 6, 0);
 }
 
-/* dW of 2 MiB, and more rows than those of the smallest steps: the CPU adds it offset by
- * offset. One sample has none of the pairs, and another one has a single row. */
+/* dW of 2 MiB, and more rows than those of the smallest steps: the CPU adds it offset
+ * by offset. One sample has none of the pairs, and another one has a single row. */
 TEST(weight_gradients_larger_than_a_cache)
 {
     const int fewer[] = {500, 0, 600, 1}, more[] = {1500, 0, 1700, 1};
