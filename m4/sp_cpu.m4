@@ -74,8 +74,8 @@ AC_COMPILE_IFELSE([AC_LANG_PROGRAM([], [])], [sp_contract=yes], [sp_contract=no]
 CFLAGS=$sp_save_CFLAGS
 AC_MSG_RESULT([$sp_contract])
 AS_IF([test $sp_contract = yes], [SP_CFLAGS="$SP_CFLAGS $sp_math_flags"])
-# Plain loops of the kernels become vectors with CFLAGS=-O2 too, which leaves them to gcc's
-# cheapest model; clang makes them at -O2 anyway. A build for diagnosis compiles without.
+# Plain loops become vectors with CFLAGS=-O2 too, which leaves them to gcc's cheapest model;
+# clang makes them at -O2 anyway. A build for diagnosis compiles without.
 sp_loop_flags="-ftree-vectorize -fvect-cost-model=dynamic"
 AC_MSG_CHECKING([whether $CC takes $sp_loop_flags])
 CFLAGS="$CFLAGS -Werror $sp_loop_flags"
@@ -83,8 +83,7 @@ AC_COMPILE_IFELSE([AC_LANG_PROGRAM([], [])], [sp_loops=yes], [sp_loops=no])
 CFLAGS=$sp_save_CFLAGS
 AC_MSG_RESULT([$sp_loops])
 AS_IF([test $sp_loops = yes && test "x$enable_debug" != xyes],
-  [SP_AVX512_CFLAGS="$SP_AVX512_CFLAGS $sp_loop_flags"
-   SP_AVX2_CFLAGS="$SP_AVX2_CFLAGS $sp_loop_flags"])
+  [SP_CFLAGS="$SP_CFLAGS $sp_loop_flags"])
 # Ubuntu's mpicc asks for optimisation at link time, which would compile each of the programs
 # and tests again as a whole. CFLAGS=-flto still does: gcc links no such objects with both.
 AC_MSG_CHECKING([whether $CC takes -fno-lto])

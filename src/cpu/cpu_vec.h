@@ -32,9 +32,10 @@
 #endif
 
 enum { HALF = LANES / 2 };
-/* A vector of words; half a vector, with a mask of it and in double; and the other
- * types of 8 bytes with the same number of elements. */
+/* A vector of words, and as many numbers of 16 bits; half a vector, with a mask of it
+ * and in double; and the other types of 8 bytes with the same number of elements. */
 typedef uint32_t ivec __attribute__((vector_size(4 * LANES)));
+typedef uint16_t svec __attribute__((vector_size(2 * LANES)));
 typedef float hvec __attribute__((vector_size(4 * HALF)));
 typedef int32_t hmask __attribute__((vector_size(4 * HALF)));
 typedef double dvec __attribute__((vector_size(8 * HALF)));

@@ -249,8 +249,14 @@ static void convolve(op_results *r, const void *of)
     weigh(r, p);
 }
 
-static void compare_conv(sp_precision precision, const conv_kind *k, int n_samples,
-                         const int *rows, int c_in, int c_out, int pad)
+static void only_weigh(op_results *r, const void *of)
+{
+    weigh(r, of);
+}
+
+static void compare_parts(sp_precision precision, const conv_kind *k, int n_samples,
+                          const int *rows, int c_in, int c_out, int pad,
+                          void parts(op_results *, const void *))
 {
     problem p = {.kind = k, .c_in = c_in, .c_out = c_out, .pad = pad};
     const size_t mark = test_mark();
@@ -259,8 +265,14 @@ static void compare_conv(sp_precision precision, const conv_kind *k, int n_sampl
     p.level[1] = fx_coarser(&p.level[0]);
     p.map = fx_map(&p.level[k->in], &p.level[k->out], k->kernel, k->is_swapped);
     p.swap = fx_map(&p.level[k->out], &p.level[k->in], k->kernel, !k->is_swapped);
-    compare(precision, convolve, &p);
+    compare(precision, parts, &p);
     test_release(mark);
+}
+
+static void compare_conv(sp_precision precision, const conv_kind *k, int n_samples,
+                         const int *rows, int c_in, int c_out, int pad)
+{
+    compare_parts(precision, k, n_samples, rows, c_in, c_out, pad, convolve);
 }
 
 TEST(every_map_and_row_count)
@@ -312,6 +324,16 @@ TEST(every_map_and_channel_count_in_bf16)
     compare_conv(SP_BF16, &conv_kinds[CONV_1], 3, rows, 256, 256, 0);
     compare_conv(SP_BF16, &conv_kinds[CONV_3], 1, &one, 6, 6, 0);
     compare_conv(SP_BF16, &conv_kinds[CONV_3], 1, &none, 6, 6, 0);
+}
+
+/* dW of 2 MiB, and more rows than those of the smallest steps: the CPU adds it offset
+ * by offset. One sample has none of the pairs, and another one has a single row. */
+TEST(weight_gradients_larger_than_a_cache)
+{
+    const int fewer[] = {500, 0, 600, 1}, more[] = {1500, 0, 1700, 1};
+
+    compare_parts(SP_BF16, &conv_kinds[CONV_DOWN], 4, fewer, 256, 256, 0, only_weigh);
+    compare_parts(SP_FP32, &conv_kinds[CONV_DOWN], 4, more, 256, 256, 0, only_weigh);
 }
 
 /* ---- rows ---- */
