@@ -4,30 +4,30 @@
 
 #include "base/sp_fault.h"
 #include "base/sp_log.h"
-#include "base/sp_names.h"
 #include "base/sp_openmp.h"
 #include "base/sp_program.h"
 #include "base/sp_signal.h"
 #include "base/sp_thread.h"
+#include "base/sp_word_table.h"
 #include "bench/bench.h"
 #include "comm/sp_world.h"
 #include "config.h"
 #include "h5/sp_h5.h"
 #include "health/sp_start.h"
-#include "train/sp_trial.h"
+#include "train/sp_wgmma_probe.h"
 
 SP_OPENMP_HIDE_AT_START;
 
-typedef struct verb {
-    sp_named word;
+typedef struct spbench_entry {
+    sp_word_entry word;
     sp_status (*run)(bench *b);
     bool has_deck, has_ranks;
     bool has_device; /* false: CPU only */
     bool has_own;    /* the command itself calls bench_device_open, if at all */
-} verb;
+} spbench_entry;
 
 /* clang-format off */
-static const verb verbs[] = {
+static const spbench_entry commands[] = {
 /* name, function, has_deck, has_ranks, has_device, has_own */
 {{"ops", NULL, "time every operation, forward and both gradients, by channels and "
   "voxels"},
@@ -143,26 +143,26 @@ static sp_status spbench_print_help(void)
          "[SECTION.KEY=VALUE ...]\n"
          "       mpirun -np 2 spbench reduce [OPTION ...] [DECK] "
          "[SECTION.KEY=VALUE ...]\n");
-    sp_names_wrap(
+    sp_word_wrap(
         stdout, 0,
         "Times what sptrain is made of, and compares each with a ceiling of this "
         "machine that is measured in the same run, between the repeats: the "
         "multiply-add peak of the vector code in use, a stream through memory, "
         "plain pread, or one plain all-reduce. A matrix product of a BLAS is not "
         "among them, since the program links no BLAS.\n\ncommands");
-    sp_names_print(SP_NAMES(verbs), stdout);
+    sp_word_table_print(SP_WORD_TABLE(commands), stdout);
     puts("\noptions");
-    sp_names_print(SP_NAMES(option_table), stdout);
+    sp_word_table_print(SP_WORD_TABLE(option_table), stdout);
     puts("");
-    sp_names_wrap(stdout, 0,
-                  "Without DECK it is looked up as by sptrain. The exit status is as "
-                  "for sptrain: 0, 2 usage or deck, 3 data, 4 files, 5 memory, 6 "
-                  "peers, 7 device; 8 is a rate above its ceiling.");
+    sp_word_wrap(stdout, 0,
+                 "Without DECK it is looked up as by sptrain. The exit status is as "
+                 "for sptrain: 0, 2 usage or deck, 3 data, 4 files, 5 memory, 6 "
+                 "peers, 7 device; 8 is a rate above its ceiling.");
     return sp_log_written();
 }
 
 /* Reads the words that are not options: the deck, then overrides. */
-static sp_status read_words(const verb *v, char **word, int n, sp_command *c)
+static sp_status read_words(const spbench_entry *v, char **word, int n, sp_command *c)
 {
     if (n > 0 && !v->has_deck)
         return SP_FAIL(SP_EUSAGE, "%s: spbench %s takes no such argument", word[0],
@@ -179,20 +179,21 @@ static sp_status read_words(const verb *v, char **word, int n, sp_command *c)
     return SP_OK;
 }
 
-static sp_status spbench_parse(int argc, char **argv, const verb **v, bench_options *to)
+static sp_status spbench_parse(int argc, char **argv, const spbench_entry **v,
+                               bench_options *to)
 {
     int n_words;
 
     if (argc < 2)
         return SP_FAIL(SP_EUSAGE, "no command given (spbench --help lists them)");
-    *v = sp_names_find(SP_NAMES(verbs), argv[1]);
+    *v = sp_word_table_find(SP_WORD_TABLE(commands), argv[1]);
     if (!*v)
-        return SP_FAIL(SP_EUSAGE,
-                       "%s: no such command; did you mean \"%s\"? (spbench --help)",
-                       argv[1], sp_names_nearest(SP_NAMES(verbs), argv[1])->name);
+        return SP_FAIL(
+            SP_EUSAGE, "%s: no such command; did you mean \"%s\"? (spbench --help)",
+            argv[1], sp_word_table_nearest(SP_WORD_TABLE(commands), argv[1])->name);
     to->command.name = (*v)->word.name;
-    SP_TRY(sp_options_read(to, SP_NAMES(option_table), "spbench", argc - 1, argv + 1,
-                           &n_words));
+    SP_TRY(sp_options_read(to, SP_WORD_TABLE(option_table), "spbench", argc - 1,
+                           argv + 1, &n_words));
     SP_TRY(read_words(*v, argv + 2, n_words, &to->command));
     if (((*v)->run == bench_io || (*v)->run == bench_voxels_write) && to->voxels.n > 1)
         return SP_FAIL(SP_EUSAGE, "--voxels: spbench %s takes one number",
@@ -224,8 +225,8 @@ static void set_defaults(bench_options *o)
 /* ---- running ---- */
 
 /* Reads the deck as sptrain does, with device, precision and threads of the options. */
-static sp_status spbench_read_config(const verb *v, bench_options *o, sp_config *config,
-                                     char *path)
+static sp_status spbench_read_config(const spbench_entry *v, bench_options *o,
+                                     sp_config *config, char *path)
 {
     if (!o->command.deck) {
         SP_TRY(sp_deck_find_default(path));
@@ -248,7 +249,7 @@ static sp_status spbench_read_config(const verb *v, bench_options *o, sp_config 
     return SP_OK;
 }
 
-static sp_status spbench_run(const verb *v, bench_options *o, sp_comm *comm)
+static sp_status spbench_run(const spbench_entry *v, bench_options *o, sp_comm *comm)
 {
     sp_config config = {0};
     char path[PATH_MAX] = "";
@@ -280,7 +281,8 @@ static sp_status spbench_run(const verb *v, bench_options *o, sp_comm *comm)
     return rc;
 }
 
-static sp_status run_ranks(int argc, char **argv, const verb *v, bench_options *o)
+static sp_status run_ranks(int argc, char **argv, const spbench_entry *v,
+                           bench_options *o)
 {
     sp_comm comm = {0};
     sp_status rc;
@@ -309,14 +311,14 @@ int main(int argc, char **argv)
 {
     const char *word = argc > 1 ? argv[1] : "";
     bench_options o = {.device = BENCH_NONE, .precision = BENCH_NONE};
-    const verb *v = NULL;
+    const spbench_entry *v = NULL;
     sp_comm comm;
     sp_status rc;
 
     sp_program_begin("spbench");
     sp_signal_begin();
     sp_h5_child_main(argc, argv);
-    sp_trial_main(argc, argv);
+    sp_wgmma_probe_main(argc, argv);
     if (strcmp(word, "--version") == 0)
         return sp_log_answered(spbench_print_version(argc, argv));
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)

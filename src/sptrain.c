@@ -9,43 +9,43 @@
 #include <unistd.h>
 
 #include "base/sp_file.h"
+#include "base/sp_liveness.h"
 #include "base/sp_log.h"
-#include "base/sp_names.h"
 #include "base/sp_openmp.h"
-#include "base/sp_pulse.h"
 #include "base/sp_program.h"
 #include "base/sp_signal.h"
 #include "base/sp_thread.h"
+#include "base/sp_word_table.h"
 #include "comm/sp_launcher.h"
 #include "comm/sp_world.h"
 #include "compute/sp_backend.h"
-#include "net/sp_graph.h"
 #include "h5/sp_h5.h"
+#include "health/sp_crash_recorder.h"
 #include "health/sp_start.h"
-#include "health/sp_witness.h"
 #include "label/label.h"
+#include "net/sp_graph.h"
 #include "report/sp_folds.h"
-#include "report/sp_page.h"
+#include "report/sp_report.h"
 #include "train/sp_calibrate.h"
 #include "train/sp_check.h"
 #include "train/sp_check_model.h"
 #include "train/sp_launch.h"
 #include "train/sp_train.h"
-#include "train/sp_trial.h"
+#include "train/sp_wgmma_probe.h"
 #include "weights/sp_weights.h"
 
 SP_OPENMP_HIDE_AT_START;
 
 /* One command, or one option that is a command by itself. */
-typedef struct sp_verb {
-    sp_named word;
+typedef struct sptrain_entry {
+    sp_word_entry word;
     sp_status (*run)(const sp_command *command);
     bool is_stoppable; /* run answers requests to stop (base/sp_signal.h) */
     bool has_help;     /* it answers --help itself */
     sp_status (*answer)(int argc, char **argv); /* instead of run: needs no ranks */
     /* Instead of run: gets the words after the command, which are not a deck. */
     sp_status (*run_words)(int argc, char **argv, sp_comm *comm);
-} sp_verb;
+} sptrain_entry;
 
 static sp_status print_status(int argc, char **argv)
 {
@@ -88,12 +88,12 @@ static void print_report_help(void)
 {
     puts("usage: sptrain report RUN... [-o FILE.html]\n"
          "       sptrain report --folds RUN...\n");
-    sp_names_wrap(
+    sp_word_wrap(
         stdout, 0,
         "Writes one HTML file about the runs in these run folders, with curves, "
         "classes, confusions, times, ranks and pictures, and the classes as CSV "
         "beside it. It needs nothing else: neither a network nor a server.\n");
-    sp_names_print(SP_NAMES(report_options), stdout);
+    sp_word_table_print(SP_WORD_TABLE(report_options), stdout);
 }
 
 static sp_status write_report(int argc, char **argv)
@@ -102,8 +102,8 @@ static sp_status write_report(int argc, char **argv)
     char own[PATH_MAX];
     int n;
 
-    SP_TRY(sp_options_read(&a, SP_NAMES(report_options), "sptrain", argc - 1, argv + 1,
-                           &n));
+    SP_TRY(sp_options_read(&a, SP_WORD_TABLE(report_options), "sptrain", argc - 1,
+                           argv + 1, &n));
     if (a.is_help) {
         print_report_help();
         return SP_OK;
@@ -122,7 +122,7 @@ static sp_status write_report(int argc, char **argv)
         return SP_FAIL(SP_EUSAGE, "report: -o %s: expected a name that ends in .html",
                        a.out);
     snprintf(own, sizeof own, "%s/report.html", argv[2]);
-    SP_TRY(sp_page_write(a.out ? a.out : own, n, argv + 2, a.is_quiet));
+    SP_TRY(sp_report_write(a.out ? a.out : own, n, argv + 2, a.is_quiet));
     if (!a.is_quiet)
         sp_log_info("%s: %d run%s", a.out ? a.out : own, n, sp_plural(n));
     return SP_OK;
@@ -151,7 +151,7 @@ static sp_status print_keys(int argc, char **argv)
 {
     SP_TRY(sp_option_alone(argc, argv));
     sp_deck_print_keys(stdout);
-    sp_names_wrap(
+    sp_word_wrap(
         stdout, 0,
         "\nnet.layers is a list ( ) of groups { }, one for each layer, with its "
         "name, its op, the fields of the op (those in brackets may be left out), "
@@ -165,7 +165,7 @@ static sp_status print_keys(int argc, char **argv)
 
 static sp_status sptrain_print_help(int argc, char **argv);
 
-static const sp_verb verbs[] = {
+static const sptrain_entry commands[] = {
     {{"train", NULL,
       "train, evaluate, checkpoint; continues where an earlier run stopped"},
      .run = sp_train,
@@ -182,7 +182,8 @@ static const sp_verb verbs[] = {
      .is_stoppable = true,
      .has_help = true},
     {{"calibrate", "RUN",
-      "find the temperature of a model's probabilities on its data.val, and how far its "
+      "find the temperature of a model's probabilities on its data.val, and how far "
+      "its "
       "classes' features lie apart, and store both in its checkpoint"},
      .run_words = sp_calibrate,
      .is_stoppable = true},
@@ -211,7 +212,7 @@ static const sp_verb verbs[] = {
      .answer = write_report,
      .has_help = true},
 };
-static const sp_verb options[] = {
+static const sptrain_entry options[] = {
     {{"--keys", NULL,
       "print every key of a deck with type, default, range and "
       "meaning"},
@@ -227,19 +228,18 @@ static sp_status sptrain_print_help(int argc, char **argv)
     (void)argv;
     puts("usage: sptrain [COMMAND] [DECK] [SECTION.KEY=VALUE ...]\n"
          "       mpirun -np 8 sptrain train input/default.deck batch.size=8\n");
-    sp_names_wrap(
-        stdout, 0,
-        "Trains sparse 3D convolutional networks that label point clouds; one "
-        "process per GPU or per share of the cores.\n\ncommands");
-    sp_names_print(SP_NAMES(verbs), stdout);
+    sp_word_wrap(stdout, 0,
+                 "Trains sparse 3D convolutional networks that label point clouds; one "
+                 "process per GPU or per share of the cores.\n\ncommands");
+    sp_word_table_print(SP_WORD_TABLE(commands), stdout);
     puts("\noptions");
-    sp_names_print(SP_NAMES(options), stdout);
-    sp_names_wrap(stdout, 0,
-                  "\nWithout DECK, input/default.deck is looked up in the working "
-                  "folder, the program's folder, the source folder and the "
-                  "installed data folder.\nexit status: 0 finished, 2 usage or "
-                  "deck, 3 input data, 4 file system, 5 memory, 6 peer or transport "
-                  "lost, 7 device, 8 numbers, 75 stopped on request (run again).");
+    sp_word_table_print(SP_WORD_TABLE(options), stdout);
+    sp_word_wrap(stdout, 0,
+                 "\nWithout DECK, input/default.deck is looked up in the working "
+                 "folder, the program's folder, the source folder and the "
+                 "installed data folder.\nexit status: 0 finished, 2 usage or "
+                 "deck, 3 input data, 4 file system, 5 memory, 6 peer or transport "
+                 "lost, 7 device, 8 numbers, 75 stopped on request (run again).");
     return SP_OK;
 }
 
@@ -250,27 +250,28 @@ static bool is_help(const char *word)
 
 /* Finds a command or an option that needs no ranks; NULL: not found. A command without
  * its own help prints the general help. */
-static const sp_verb *find_answer(int argc, char **argv)
+static const sptrain_entry *find_answer(int argc, char **argv)
 {
-    static const sp_verb model = {{"check", "MODEL", ""}, .answer = print_model};
-    static const sp_verb help = {{"--help", NULL, ""}, .answer = sptrain_print_help};
+    static const sptrain_entry model = {{"check", "MODEL", ""}, .answer = print_model};
+    static const sptrain_entry help = {{"--help", NULL, ""},
+                                       .answer = sptrain_print_help};
     const char *word = argc < 2 ? "" : argv[1];
-    const sp_verb *verb = sp_names_find(SP_NAMES(options), word);
+    const sptrain_entry *entry = sp_word_table_find(SP_WORD_TABLE(options), word);
 
     if (is_help(word))
         return &help;
-    if (!verb)
-        verb = sp_names_find(SP_NAMES(verbs), word);
-    if (verb && argc == 3 && is_help(argv[2]) && !verb->has_help)
+    if (!entry)
+        entry = sp_word_table_find(SP_WORD_TABLE(commands), word);
+    if (entry && argc == 3 && is_help(argv[2]) && !entry->has_help)
         return &help;
-    if (verb && verb->run == sp_check && argc > 2 && sp_check_is_model(argv[2]))
+    if (entry && entry->run == sp_check && argc > 2 && sp_check_is_model(argv[2]))
         return &model;
-    return verb && verb->answer ? verb : NULL;
+    return entry && entry->answer ? entry : NULL;
 }
 
-static sp_status give_answer(const sp_verb *verb, int argc, char **argv)
+static sp_status give_answer(const sptrain_entry *entry, int argc, char **argv)
 {
-    SP_TRY(verb->answer(argc, argv));
+    SP_TRY(entry->answer(argc, argv));
     return sp_log_written();
 }
 
@@ -285,14 +286,14 @@ static bool looks_like_path(const char *word)
 static sp_status fail_unknown(const char *word)
 {
     enum { NEAR = 2 };
-    const char *nearest = sp_names_nearest(SP_NAMES(verbs), word)->name;
+    const char *nearest = sp_word_table_nearest(SP_WORD_TABLE(commands), word)->name;
 
     if (strcmp(word, nearest) == 0)
         return SP_FAIL(SP_EUSAGE,
                        "%s: a command is the first word, and one is all: sptrain "
                        "[COMMAND] [DECK] [SECTION.KEY=VALUE ...]",
                        word);
-    if (sp_names_distance(word, nearest) > NEAR)
+    if (sp_word_distance(word, nearest) > NEAR)
         return SP_FAIL(SP_EUSAGE,
                        "%s: no such command, and no deck of this name (sptrain --help "
                        "lists the commands)",
@@ -303,17 +304,18 @@ static sp_status fail_unknown(const char *word)
                    word, nearest);
 }
 
-/* Splits argv after the program's name into verb, deck path and overrides, in place. */
-static sp_status sptrain_parse(int argc, char **argv, const sp_verb **verb,
+/* Splits argv after the program's name into entry, deck path and overrides, in place.
+ */
+static sp_status sptrain_parse(int argc, char **argv, const sptrain_entry **entry,
                                sp_command *command)
 {
     int i = 1;
 
-    *verb = i < argc ? sp_names_find(SP_NAMES(verbs), argv[i]) : NULL;
-    i += *verb != NULL;
-    if (!*verb)
-        *verb = &verbs[0];
-    command->name = (*verb)->word.name;
+    *entry = i < argc ? sp_word_table_find(SP_WORD_TABLE(commands), argv[i]) : NULL;
+    i += *entry != NULL;
+    if (!*entry)
+        *entry = &commands[0];
+    command->name = (*entry)->word.name;
     /* A deck may lie in a folder such as lr=0.1. */
     if (i < argc && argv[i][0] != '-' &&
         (!strchr(argv[i], '=') || access(argv[i], F_OK) == 0)) {
@@ -324,7 +326,7 @@ static sp_status sptrain_parse(int argc, char **argv, const sp_verb **verb,
     command->overrides = argv + i;
     command->n_overrides = argc - i;
     for (; i < argc; i++)
-        if (sp_names_find(SP_NAMES(verbs), argv[i]))
+        if (sp_word_table_find(SP_WORD_TABLE(commands), argv[i]))
             return fail_unknown(argv[i]);
         else if (argv[i][0] == '-' || !strchr(argv[i], '='))
             return SP_FAIL(SP_EUSAGE, "%s: expected SECTION.KEY=VALUE; %s", argv[i],
@@ -333,10 +335,10 @@ static sp_status sptrain_parse(int argc, char **argv, const sp_verb **verb,
     return SP_OK;
 }
 
-static sp_status sptrain_read_config(int argc, char **argv, const sp_verb **verb,
+static sp_status sptrain_read_config(int argc, char **argv, const sptrain_entry **entry,
                                      sp_command *command, sp_config *config, char *path)
 {
-    SP_TRY(sptrain_parse(argc, argv, verb, command));
+    SP_TRY(sptrain_parse(argc, argv, entry, command));
     if (!command->deck) {
         SP_TRY(sp_deck_find_default(path));
         command->deck = path;
@@ -367,15 +369,15 @@ static bool is_one_of_many(void)
 /* Collective: *is_answer says whether rank 0 has found an answer, which it gives. */
 static sp_status answer_by_rank_0(int argc, char **argv, sp_comm *comm, bool *is_answer)
 {
-    const sp_verb *verb = comm->rank == 0 ? find_answer(argc, argv) : NULL;
+    const sptrain_entry *entry = comm->rank == 0 ? find_answer(argc, argv) : NULL;
     sp_status rc = SP_OK;
 
-    *is_answer = verb != NULL;
+    *is_answer = entry != NULL;
     SP_TRY(sp_comm_bcast(comm, is_answer, sizeof *is_answer, 0));
     if (*is_answer)
         sp_start_over();
-    if (verb)
-        rc = give_answer(verb, argc, argv);
+    if (entry)
+        rc = give_answer(entry, argc, argv);
     return *is_answer ? sp_comm_agree(comm, rc) : SP_OK;
 }
 
@@ -384,19 +386,19 @@ static sp_status answer_by_rank_0(int argc, char **argv, sp_comm *comm, bool *is
  */
 static void warn_of_variables(void)
 {
-    static const sp_named known[] = {{.name = "SP_BIND"},
-                                     {.name = "SP_CPU_ISA"},
-                                     {.name = "SP_EARLY_LAUNCH"},
-                                     {.name = "SP_NCCL_LIB"},
-                                     {.name = "SP_NODE_MEMORY"},
-                                     {.name = "SP_PEER_MEMORY"},
-                                     {.name = "SP_RANKS_PER_NODE"},
-                                     {.name = "SP_START_S"},
-                                     {.name = "SP_TILES"},
-                                     {.name = "SP_TRACE"},
-                                     {.name = "SP_TRIAL_S"},
-                                     {.name = "SP_UCX_DISCONNECT"},
-                                     {.name = "SP_WAIT"}};
+    static const sp_word_entry known[] = {{.name = "SP_BIND"},
+                                          {.name = "SP_CPU_ISA"},
+                                          {.name = "SP_EARLY_LAUNCH"},
+                                          {.name = "SP_NCCL_LIB"},
+                                          {.name = "SP_NODE_MEMORY"},
+                                          {.name = "SP_PEER_MEMORY"},
+                                          {.name = "SP_RANKS_PER_NODE"},
+                                          {.name = "SP_START_S"},
+                                          {.name = "SP_TILES"},
+                                          {.name = "SP_TRACE"},
+                                          {.name = "SP_TRIAL_S"},
+                                          {.name = "SP_UCX_DISCONNECT"},
+                                          {.name = "SP_WAIT"}};
 
     for (char **at = environ; *at; at++) {
         const char *nearest;
@@ -404,8 +406,8 @@ static void warn_of_variables(void)
 
         if (sscanf(*at, "%31[^=]", name) != 1 || strncmp(name, "SP_", 3) != 0)
             continue;
-        nearest = sp_names_nearest(SP_NAMES(known), name)->name;
-        if (strcmp(name, nearest) != 0 && sp_names_distance(name, nearest) <= 1)
+        nearest = sp_word_table_nearest(SP_WORD_TABLE(known), name)->name;
+        if (strcmp(name, nearest) != 0 && sp_word_distance(name, nearest) <= 1)
             sp_log_warn0("%s in the environment has no effect; did you mean %s?", name,
                          nearest);
     }
@@ -413,7 +415,8 @@ static void warn_of_variables(void)
 
 static sp_status sptrain_run(int argc, char **argv, sp_comm *comm)
 {
-    const sp_verb *verb = argc > 1 ? sp_names_find(SP_NAMES(verbs), argv[1]) : NULL;
+    const sptrain_entry *entry =
+        argc > 1 ? sp_word_table_find(SP_WORD_TABLE(commands), argv[1]) : NULL;
     sp_config config = {0};
     sp_command command = {.config = &config, .comm = comm};
     char path[PATH_MAX] = "";
@@ -426,25 +429,25 @@ static sp_status sptrain_run(int argc, char **argv, sp_comm *comm)
         return rc;
     warn_of_variables();
     sp_openmp_warn();
-    if (!verb || verb->run == sp_train)
+    if (!entry || entry->run == sp_train)
         rc = sp_launcher_check_hosts(comm->size);
     if (rc != SP_OK) {
         print_error(comm);
         return rc;
     }
-    if (verb && verb->run_words)
-        return verb->run_words(argc - 1, argv + 1, comm);
+    if (entry && entry->run_words)
+        return entry->run_words(argc - 1, argv + 1, comm);
     /* Every rank parses its own command line (all are the same), but only rank 0 reads
      * files: the other ranks need not have the deck. */
     if (comm->rank == 0)
-        rc = sptrain_read_config(argc, argv, &verb, &command, &config, path);
+        rc = sptrain_read_config(argc, argv, &entry, &command, &config, path);
     else
-        sptrain_parse(argc, argv, &verb, &command);
+        sptrain_parse(argc, argv, &entry, &command);
     rc = sp_config_bcast(&config, comm, rc);
     if (rc != SP_OK)
         print_error(comm);
     else
-        rc = verb->run(&command);
+        rc = entry->run(&command);
     sp_config_destroy(&config);
     return rc;
 }
@@ -455,7 +458,7 @@ static bool has_finished;
  * to a launcher. */
 static void refuse_early_end(void)
 {
-    int code = sp_pulse_leaving();
+    int code = sp_exit_requested();
 
     if (has_finished)
         return;
@@ -469,9 +472,10 @@ static void refuse_early_end(void)
 /* Without a command the program trains. */
 static bool sptrain_is_stoppable(int argc, char **argv)
 {
-    const sp_verb *verb = argc > 1 ? sp_names_find(SP_NAMES(verbs), argv[1]) : NULL;
+    const sptrain_entry *entry =
+        argc > 1 ? sp_word_table_find(SP_WORD_TABLE(commands), argv[1]) : NULL;
 
-    return !verb || verb->is_stoppable;
+    return !entry || entry->is_stoppable;
 }
 
 /* Time limit of MPI's finalization in seconds, since a peer's host may be gone; and of
@@ -481,19 +485,19 @@ enum { FINALIZE_S = 30, COMMANDS_S = 1200 };
 
 int main(int argc, char **argv)
 {
-    const sp_verb *verb = find_answer(argc, argv);
+    const sptrain_entry *entry = find_answer(argc, argv);
     sp_comm comm = {0};
     sp_status rc;
 
     sp_program_begin("sptrain");
     sp_signal_begin();
     sp_h5_child_main(argc, argv);
-    sp_trial_main(argc, argv);
-    sp_witness_main(argc, argv);
-    if (verb && sp_launcher_rank() > 0)
+    sp_wgmma_probe_main(argc, argv);
+    sp_crash_recorder_main(argc, argv);
+    if (entry && sp_launcher_rank() > 0)
         return SP_OK; /* torchrun's rank 0 answers for all */
-    if (verb && !is_one_of_many())
-        return sp_log_answered(give_answer(verb, argc, argv));
+    if (entry && !is_one_of_many())
+        return sp_log_answered(give_answer(entry, argc, argv));
     sp_thread_wait_asleep(argv);
     atexit(refuse_early_end);
     if (sptrain_is_stoppable(argc,

@@ -6,12 +6,12 @@
 #include <string.h>
 
 #include "base/sp_log.h"
-#include "base/sp_names.h"
 #include "base/sp_openmp.h"
-#include "h5/sp_h5.h"
 #include "base/sp_program.h"
 #include "base/sp_signal.h"
+#include "base/sp_word_table.h"
 #include "comm/sp_world.h"
+#include "h5/sp_h5.h"
 #include "health/sp_start.h"
 #include "report/sp_live.h"
 #include "vox/vox.h"
@@ -19,7 +19,7 @@
 SP_OPENMP_HIDE_AT_START;
 
 typedef struct command {
-    sp_named word;
+    sp_word_entry word;
     sp_status (*run)(int argc, char **argv, sp_comm *comm);
     bool is_stoppable; /* run answers requests to stop (base/sp_signal.h) */
 } command;
@@ -45,14 +45,14 @@ static void spvox_print_help(FILE *to)
     fputs("usage: spvox COMMAND [OPTIONS] [FILE...]\n"
           "       mpirun -np N spvox COMMAND ...\n\n",
           to);
-    sp_names_wrap(to, 0,
-                  "Turns raw scans into voxel shards, in parallel over ranks, and "
-                  "predictions back into scans.\n");
-    sp_names_print(SP_NAMES(commands), to);
-    sp_names_wrap(to, 0,
-                  "\n"
-                  "spvox COMMAND --help lists a command's options. spvox --version "
-                  "prints the version.");
+    sp_word_wrap(to, 0,
+                 "Turns raw scans into voxel shards, in parallel over ranks, and "
+                 "predictions back into scans.\n");
+    sp_word_table_print(SP_WORD_TABLE(commands), to);
+    sp_word_wrap(to, 0,
+                 "\n"
+                 "spvox COMMAND --help lists a command's options. spvox --version "
+                 "prints the version.");
 }
 
 static sp_status run_command(int argc, char **argv, sp_comm *comm)
@@ -64,18 +64,19 @@ static sp_status run_command(int argc, char **argv, sp_comm *comm)
             spvox_print_help(stderr);
         return SP_FAIL(SP_EUSAGE, "no command given");
     }
-    c = sp_names_find(SP_NAMES(commands), argv[1]);
+    c = sp_word_table_find(SP_WORD_TABLE(commands), argv[1]);
     if (!c)
-        return SP_FAIL(SP_EUSAGE,
-                       "%s: no such command; did you mean \"%s\"? (spvox --help)",
-                       argv[1], sp_names_nearest(SP_NAMES(commands), argv[1])->name);
+        return SP_FAIL(
+            SP_EUSAGE, "%s: no such command; did you mean \"%s\"? (spvox --help)",
+            argv[1], sp_word_table_nearest(SP_WORD_TABLE(commands), argv[1])->name);
     SP_TRY(c->run(argc - 1, argv + 1, comm));
     return sp_log_written();
 }
 
 static bool spvox_is_stoppable(int argc, char **argv)
 {
-    const command *c = argc > 1 ? sp_names_find(SP_NAMES(commands), argv[1]) : NULL;
+    const command *c =
+        argc > 1 ? sp_word_table_find(SP_WORD_TABLE(commands), argv[1]) : NULL;
 
     return c && c->is_stoppable;
 }

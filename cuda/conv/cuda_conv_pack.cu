@@ -152,8 +152,8 @@ sp_status cuda_copy_operand(sp_backend *be, sp_tensor *x)
 
     to.elem = SP_ELEM_BF16;
     to.ld = (x->c + 7) / 8 * 8;
-    SP_TRY(sp_arena_take(&cuda_of(be)->scratch, (size_t)to.n * (size_t)to.ld * 2,
-                         (void **)&to.data));
+    SP_TRY(sp_arena_alloc(&cuda_of(be)->scratch, (size_t)to.n * (size_t)to.ld * 2,
+                          (void **)&to.data));
     SP_TRY(cuda_each(be, to_bf16{*x, to}, x->n, x->c));
     *x = to;
     return SP_OK;

@@ -73,7 +73,7 @@ sp_status tiles_take_map(sp_backend *be, sp_arena *arena, int n, cuda_map *map)
 {
     const size_t words = 2 * (size_t)n + 1 + (size_t)K * (size_t)n;
     int32_t *host = (int32_t *)malloc(words * sizeof *host), *device = NULL;
-    sp_status rc = SP_TAKE(arena, words, &device);
+    sp_status rc = SP_ALLOC(arena, words, &device);
 
     if (!host)
         return SP_FAIL(SP_EMEM, "tiles: out of memory");
@@ -106,10 +106,10 @@ sp_status take_operands(sp_backend *be, sp_arena *arena, int n, int widest, oper
     const size_t w_bytes = sp_cuda_conv_pack_floats(be, K, widest, widest, false) * 4;
     char *x, *y, *w;
 
-    SP_TRY(sp_arena_take(arena, x_bytes, (void **)&x));
-    SP_TRY(sp_arena_take(arena, x_bytes, (void **)&y));
-    SP_TRY(sp_arena_take(arena, w_bytes, (void **)&w));
-    SP_TRY(SP_TAKE(arena, 2 * sp_cuda_fused_parts(n, 1).n * widest, &o->sums));
+    SP_TRY(sp_arena_alloc(arena, x_bytes, (void **)&x));
+    SP_TRY(sp_arena_alloc(arena, x_bytes, (void **)&y));
+    SP_TRY(sp_arena_alloc(arena, w_bytes, (void **)&w));
+    SP_TRY(SP_ALLOC(arena, 2 * sp_cuda_fused_parts(n, 1).n * widest, &o->sums));
     SP_TRY(sp_cuda_fill(be, x, 0x3c, x_bytes));
     SP_TRY(sp_cuda_fill(be, w, 0x3c, w_bytes));
     o->conv.x = {(float *)x, n, 0, 0, elem};

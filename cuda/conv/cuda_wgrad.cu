@@ -341,7 +341,7 @@ sp_status sum_weights(sp_backend *be, const sp_conv_wgrad_args *args)
     }
     sp_arena_reset(&cuda_of(be)->scratch);
     SP_TRY(wgrad_take_operands(be, &a));
-    SP_TRY(SP_TAKE(&cuda_of(be)->scratch, max_items * slot, &a.part));
+    SP_TRY(SP_ALLOC(&cuda_of(be)->scratch, max_items * slot, &a.part));
     for (int e = 0; e < n_entries; e++)
         SP_TRY(wgrad_add_entry(be, a, e % a.K, start[e], start[e + 1], (int)max_items,
                                &items, args->dw));
@@ -372,7 +372,7 @@ sp_status sum_bias(sp_backend *be, const sp_conv_wgrad_args *a)
     double *sums;
 
     sp_arena_reset(&cuda_of(be)->scratch);
-    SP_TRY(SP_TAKE(&cuda_of(be)->scratch, (size_t)n * 2 * c, &sums));
+    SP_TRY(SP_ALLOC(&cuda_of(be)->scratch, (size_t)n * 2 * c, &sums));
     SP_TRY(cuda_sample_sums(be, a->dy, a->sample_row + a->sample0, n, sums));
     return cuda_each(be, add_samples{sums, n, c, a->dbias, a->is_added}, 1, c);
 }

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/sp_env.h"
-#include "base/sp_pulse.h"
+#include "base/sp_liveness.h"
 #include "cuda/device/cuda_util.cuh"
 
 int sp_backend_visible_devices(void)
@@ -136,9 +136,9 @@ static sp_status device_start(sp_backend *be, sp_cuda *cuda)
     const double begin = sp_now_s();
     int least, greatest, reads_pageable;
 
-    sp_pulse_beat();
+    sp_liveness_count();
     SP_CUDA(cudaSetDevice(be->device));
-    sp_pulse_beat();
+    sp_liveness_count();
     SP_CUDA(sp_kernels_load());
     SP_TRY(tell_compilation(be->device, sp_now_s() - begin));
     SP_CUDA(cudaDeviceGetAttribute(&reads_pageable, cudaDevAttrPageableMemoryAccess,

@@ -1,5 +1,5 @@
 /* Loading of kernels when a device is opened: sp_cuda_load.h has the reason. */
-#include "base/sp_pulse.h"
+#include "base/sp_liveness.h"
 #include "cuda/device/sp_cuda.h"
 
 static const sp_listed_kernel *first_kernel; /* NULL before any constructor runs */
@@ -26,7 +26,7 @@ cudaError_t sp_kernels_load(void)
         error = cudaFuncGetAttributes(&unused, k->code);
         if (error != cudaSuccess)
             return error;
-        sp_pulse_beat();
+        sp_liveness_count();
     }
     error = sp_sort_load();
     if (error == cudaSuccess)

@@ -453,7 +453,7 @@ sp_status cuda_launch_sums(sp_backend *be, const F &f, const int32_t *sample_row
         const int n_chunks = (cuda_longest(&s) + chunk - 1) / chunk;
         double *part;
 
-        SP_TRY(SP_TAKE(scratch, (size_t)s.n * n_chunks * 2 * c, &part));
+        SP_TRY(SP_ALLOC(scratch, (size_t)s.n * n_chunks * 2 * c, &part));
         if (n_chunks)
             SP_TRY(CUDA_LAUNCH(
                 (row_sums_kernel<F, T, N>),

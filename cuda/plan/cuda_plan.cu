@@ -48,9 +48,9 @@ sp_status plan_sort(cuda_plan_builder *b, const uint64_t *key, const int32_t *fr
     if (n == 0)
         return SP_OK;
     bits = bits ? bits : 1;
-    SP_TRY(SP_TAKE(b->arena, n, &sorted));
+    SP_TRY(SP_ALLOC(b->arena, n, &sorted));
     SP_CUDA(sp_sort_pairs(NULL, &bytes, key, sorted, from, to, n, bits, b->stream));
-    SP_TRY(sp_arena_take(b->arena, bytes, &room));
+    SP_TRY(sp_arena_alloc(b->arena, bytes, &room));
     SP_CUDA(sp_sort_pairs(room, &bytes, key, sorted, from, to, n, bits, b->stream));
     b->plan->n_operations += sp_sort_operations(bits);
     sp_arena_rewind(b->arena, mark);
@@ -154,8 +154,8 @@ sp_status cuda_plan_sort_rows(cuda_plan_builder *b, const input &in, int32_t n,
     uint64_t *word;
     int32_t *row;
 
-    SP_TRY(SP_TAKE(b->arena, n, &word));
-    SP_TRY(SP_TAKE(b->arena, n, &row));
+    SP_TRY(SP_ALLOC(b->arena, n, &word));
+    SP_TRY(SP_ALLOC(b->arena, n, &row));
     SP_TRY(plan_each(b, make_words{in, is_narrow, word, row}, n));
     SP_TRY(
         plan_sort(b, word, row, order, n, in.key_bits + (is_narrow ? sample_bits : 0)));
@@ -177,7 +177,7 @@ sp_status refuse_duplicate(cuda_plan_builder *b, const int32_t *coords,
     const size_t n = (size_t)b->levels.n[0];
     uint64_t *key;
 
-    SP_TRY(SP_TAKE(b->host, n, &key));
+    SP_TRY(SP_ALLOC(b->host, n, &key));
     SP_TRY(plan_download(b, key, b->levels.key[0], n * sizeof *key));
     for (int s = 0; s < b->n_samples; s++)
         SP_TRY(sp_cpu_plan_check(coords, row[s], row[s + 1] - row[s], s, key + row[s],
@@ -221,8 +221,8 @@ sp_status upload_input(cuda_plan_builder *b, const int32_t *coords, int32_t *tab
     int bits = 0;
 
     SP_TRY(find_bases(b, coords, table, table + n_rows, &bits));
-    SP_TRY(SP_TAKE(b->arena, n_table, &table_to));
-    SP_TRY(SP_TAKE(b->arena, 3 * n, &to));
+    SP_TRY(SP_ALLOC(b->arena, n_table, &table_to));
+    SP_TRY(SP_ALLOC(b->arena, 3 * n, &to));
     SP_TRY(plan_upload(b, table_to, table, n_table * sizeof *table));
     SP_TRY(plan_upload(b, to, coords, 3 * n * sizeof *to));
     *in = {to, table_to, table_to + n_rows, b->n_samples, 3 * bits};
@@ -241,7 +241,7 @@ sp_status sort_and_count(cuda_plan_builder *b, const int32_t *coords, int32_t *t
     int32_t *found, *order;
     input in = {};
 
-    SP_TRY(SP_TAKE(b->arena, n_found + (size_t)n, &found));
+    SP_TRY(SP_ALLOC(b->arena, n_found + (size_t)n, &found));
     order = found + n_found;
     SP_TRY(upload_input(b, coords, table, &in));
     SP_TRY(cuda_plan_sort_rows(b, in, n, order));
@@ -264,10 +264,10 @@ sp_status build_levels(cuda_plan_builder *b, const int32_t *coords,
     b->levels.n[0] = n;
     if (sp_plan_first_dilated(b->spec) < n_levels)
         return plan_take_host_levels(b, coords, sample_row);
-    SP_TRY(SP_TAKE(b->host, n_rows + 3 * (size_t)n_samples, &table));
-    SP_TRY(SP_TAKE(b->host, (size_t)n_levels * n_rows + (size_t)n, &found));
-    SP_TRY(SP_TAKE(b->arena, n, &b->levels.key[0]));
-    SP_TRY(SP_TAKE(b->arena, plan_level_sums(n_levels, n), &sums));
+    SP_TRY(SP_ALLOC(b->host, n_rows + 3 * (size_t)n_samples, &table));
+    SP_TRY(SP_ALLOC(b->host, (size_t)n_levels * n_rows + (size_t)n, &found));
+    SP_TRY(SP_ALLOC(b->arena, n, &b->levels.key[0]));
+    SP_TRY(SP_ALLOC(b->arena, plan_level_sums(n_levels, n), &sums));
     table[0] = 0;
     if (n_samples)
         memcpy(table, sample_row, n_rows * sizeof *table);

@@ -314,7 +314,7 @@ sp_status plan_scan_group(cuda_plan_builder *b, const F &f, const plan_group &g)
         s.total[i] = f.total(g.map[i]);
     for (int i = 0; i <= g.n; i++)
         s.first[i] = g.first[i];
-    SP_TRY(SP_TAKE(b->arena, n_blocks, &sums));
+    SP_TRY(SP_ALLOC(b->arena, n_blocks, &sums));
     if (n_blocks)
         SP_TRY(
             PLAN_LAUNCH(b, (plan_sums_kernel<F>), n_blocks, PLAN_THREADS, f, g, sums));

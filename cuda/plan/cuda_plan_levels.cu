@@ -190,7 +190,7 @@ __global__ void __launch_bounds__(PLAN_THREADS)
 template <class T>
 sp_status upload_array(cuda_plan_builder *b, const T *host, int32_t n, T **to)
 {
-    SP_TRY(SP_TAKE(b->arena, n, to));
+    SP_TRY(SP_ALLOC(b->arena, n, to));
     return plan_upload(b, *to, host, (size_t)n * sizeof **to);
 }
 
@@ -203,7 +203,7 @@ sp_status upload_children(cuda_plan_builder *b, const sp_plan *host, int l)
     plan_child *child;
     int32_t row = 0;
 
-    SP_TRY(SP_TAKE(b->host, n, &child));
+    SP_TRY(SP_ALLOC(b->host, n, &child));
     for (int32_t i = 0; i < n; i++) {
         child[i] = {row, 0};
         for (; row < fine->n && fine->parent[row] == i; row++)
@@ -227,9 +227,9 @@ sp_status plan_levels_take(cuda_plan_builder *b)
     plan_levels *p = &b->levels;
 
     for (int l = 1; l < p->n_levels; l++) {
-        SP_TRY(SP_TAKE(b->arena, p->n[l - 1], &p->parent[l - 1]));
-        SP_TRY(SP_TAKE(b->arena, p->n[l], &p->key[l]));
-        SP_TRY(SP_TAKE(b->arena, p->n[l], &p->child[l]));
+        SP_TRY(SP_ALLOC(b->arena, p->n[l - 1], &p->parent[l - 1]));
+        SP_TRY(SP_ALLOC(b->arena, p->n[l], &p->key[l]));
+        SP_TRY(SP_ALLOC(b->arena, p->n[l], &p->child[l]));
     }
     return SP_OK;
 }
@@ -242,8 +242,8 @@ sp_status upload_tables(cuda_plan_builder *b)
     const size_t n = (size_t)n_levels * ((size_t)b->n_samples + 1);
     int32_t *host, *device;
 
-    SP_TRY(SP_TAKE(b->host, 2 * n, &host));
-    SP_TRY(SP_TAKE(b->arena, 2 * n, &device));
+    SP_TRY(SP_ALLOC(b->host, 2 * n, &host));
+    SP_TRY(SP_ALLOC(b->arena, 2 * n, &device));
     memcpy(host, b->sample_row_host, n * sizeof *host);
     b->chunk_host = host + n;
     for (int l = 0; l < n_levels; l++) {
@@ -286,7 +286,7 @@ sp_status plan_take_host_levels(cuda_plan_builder *b, const int32_t *coords,
     spec.n_maps = 0;
     SP_TRY(
         sp_cpu_plan_build(NULL, &spec, coords, sample_row, n_samples, b->host, &host));
-    SP_TRY(SP_TAKE(b->host, (size_t)n_levels * n_rows, &b->sample_row_host));
+    SP_TRY(SP_ALLOC(b->host, (size_t)n_levels * n_rows, &b->sample_row_host));
     b->plan->order = host.order;
     for (int l = 0; l < n_levels; l++) {
         b->levels.n[l] = host.level[l].n;

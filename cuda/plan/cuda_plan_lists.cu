@@ -364,8 +364,8 @@ sp_status plan_lists_sort_rows(cuda_plan_builder *b, const plan_map *begin,
                        "%lld output rows in kernel maps of one kind, at most "
                        "2^31: set batch.voxel_budget",
                        (long long)n);
-    SP_TRY(SP_TAKE(b->arena, n, &word));
-    SP_TRY(SP_TAKE(b->arena, n, &row));
+    SP_TRY(SP_ALLOC(b->arena, n, &word));
+    SP_TRY(SP_ALLOC(b->arena, n, &row));
     SP_TRY(plan_each_map(b, make_order_words{b->levels, bits, begin->segment, last,
                                              begin->row_at, word, row}));
     SP_TRY(plan_sort(b, word, row, sorted + begin->row_at, (int32_t)n,
@@ -387,8 +387,8 @@ sp_status sort_tiles(cuda_plan_builder *b, const int32_t *sorted, int64_t n,
     for (int i = 0; i < b->spec->n_maps; i++)
         most = std::max(most, (int)b->map[i].K);
     bits = plan_bits((uint64_t)most);
-    SP_TRY(SP_TAKE(b->arena, n, &word));
-    SP_TRY(SP_TAKE(b->arena, n, &number));
+    SP_TRY(SP_ALLOC(b->arena, n, &word));
+    SP_TRY(SP_ALLOC(b->arena, n, &number));
     SP_TRY(plan_each_map(b, make_tile_words{b->levels, bits, sorted, word, number}));
     return plan_sort(b, word, number, tile, (int32_t)n,
                      bits + plan_bits((uint64_t)n_segments - 1));
@@ -404,8 +404,8 @@ sp_status plan_order_rows(cuda_plan_builder *b)
     const size_t mark = b->arena->used;
     int32_t *sorted, *tile;
 
-    SP_TRY(SP_TAKE(b->arena, n, &sorted));
-    SP_TRY(SP_TAKE(b->arena, n_tiles, &tile));
+    SP_TRY(SP_ALLOC(b->arena, n, &sorted));
+    SP_TRY(SP_ALLOC(b->arena, n_tiles, &tile));
     for (m = begin + 1; begin < end; begin = m++) {
         while (m < end && key_bits(m) == key_bits(begin))
             m++;

@@ -316,13 +316,14 @@ sp_status plan_maps_take_rows(cuda_plan_builder *b, size_t *n_starts)
         plan_map *m = &b->map[i];
         const size_t n = (size_t)m->n_out;
 
-        SP_TRY(SP_TAKE(b->arena, n * (size_t)m->n_words, &m->mask));
-        SP_TRY(SP_TAKE(b->arena, n + 1, &m->first));
-        SP_TRY(SP_TAKE(b->arena, n, &m->order));
-        SP_TRY(SP_TAKE(b->arena, (size_t)m->n_chunks * (size_t)m->K + 1, &m->position));
+        SP_TRY(SP_ALLOC(b->arena, n * (size_t)m->n_words, &m->mask));
+        SP_TRY(SP_ALLOC(b->arena, n + 1, &m->first));
+        SP_TRY(SP_ALLOC(b->arena, n, &m->order));
+        SP_TRY(
+            SP_ALLOC(b->arena, (size_t)m->n_chunks * (size_t)m->K + 1, &m->position));
         *n_starts += lists_of(b, *m);
     }
-    SP_TRY(SP_TAKE(b->arena, *n_starts, &start));
+    SP_TRY(SP_ALLOC(b->arena, *n_starts, &start));
     for (int i = 0; i < b->spec->n_maps; i++) {
         b->map[i].start = start;
         start += lists_of(b, b->map[i]);
@@ -349,7 +350,7 @@ sp_status build_top(cuda_plan_builder *b, plan_map *top, lookup *q)
     SP_TRY(plan_scan_maps(b, count_neighbours{true}));
     SP_TRY(plan_download(b, &pairs, top->first + top->n_out, sizeof pairs));
     SP_TRY(check_pairs(pairs));
-    SP_TRY(SP_TAKE(b->arena, pairs, &top->nbr));
+    SP_TRY(SP_ALLOC(b->arena, pairs, &top->nbr));
     SP_TRY(plan_each_map(b, write_neighbours{{*q, true}}));
     q->top_mask = top->mask;
     q->top_first = top->first;
@@ -369,9 +370,9 @@ sp_status cuda_plan_take_pairs(cuda_plan_builder *b, int32_t *start_host,
 
         SP_TRY(check_pairs(pairs));
         if (!m->is_top)
-            SP_TRY(SP_TAKE(b->arena, pairs, &m->nbr));
-        SP_TRY(SP_TAKE(b->arena, pairs, &m->pair_in));
-        SP_TRY(SP_TAKE(b->arena, pairs, &m->pair_out));
+            SP_TRY(SP_ALLOC(b->arena, pairs, &m->nbr));
+        SP_TRY(SP_ALLOC(b->arena, pairs, &m->pair_in));
+        SP_TRY(SP_ALLOC(b->arena, pairs, &m->pair_out));
         start_host += lists_of(b, *m);
     }
     return SP_OK;
@@ -386,7 +387,7 @@ sp_status publish(cuda_plan_builder *b, const plan_map *from, const int32_t *sta
     sp_map *map = &b->plan->map[from->at];
     cuda_map *m;
 
-    SP_TRY(SP_TAKE(b->host, 1, &m));
+    SP_TRY(SP_ALLOC(b->host, 1, &m));
     *m = cuda_map{};
     m->K = from->K;
     m->n_words = from->n_words;
@@ -425,7 +426,7 @@ sp_status plan_build_maps(cuda_plan_builder *b)
         return SP_OK;
     describe_maps(b);
     SP_TRY(plan_maps_take_rows(b, &n_starts));
-    SP_TRY(SP_TAKE(b->host, n_starts, &start_host));
+    SP_TRY(SP_ALLOC(b->host, n_starts, &start_host));
     for (int i = 0; i < n_maps; i++)
         if (b->map[i].is_top)
             SP_TRY(build_top(b, &b->map[i], &q));

@@ -4,8 +4,8 @@
  * of NCCL takes 15 to 20.
  *
  * A peer may never come. Waiting kernels look now and then at the clock and at a record
- * in pinned host memory. The watchdog writes there (sp_pulse_hear) that this process is
- * to leave. They then give up, so that the stream ends, and the host finds in the
+ * in pinned host memory. The watchdog writes there (sp_exit_set_flag) that this process
+ * is to leave. They then give up, so that the stream ends, and the host finds in the
  * record which rank was missing. Until then the host reads in the record that its
  * device waits, so that the watchdog blames another rank. Only one block waits on each
  * device, so there is always room for the kernels that it waits for, NCCL's included.
@@ -23,8 +23,8 @@
 #include <string.h>
 
 #include "base/sp_env.h"
+#include "base/sp_liveness.h"
 #include "base/sp_number.h"
-#include "base/sp_pulse.h"
 
 enum { TRIAL_VALUES = 1025, TRIALS = 5 };
 enum : size_t { BLOCK_BYTES = (size_t)2 << 20 };
@@ -236,7 +236,7 @@ void give_back(sp_transport *t)
 
     cuda_of(t->backend)->wait = t->ops->look ? cuda_wait_idle : NULL;
     cuda_of(t->backend)->has_peer_sums = false;
-    sp_pulse_hear(NULL);
+    sp_exit_set_flag(NULL);
     if (own && own->p.size && own->p.memory[own->p.rank])
         cudaFree(own->p.memory[own->p.rank]);
     if (own && own->p.rec)
@@ -269,7 +269,7 @@ sp_status peer_start(sp_transport *t, const sp_transport_options *options, offer
     cuda_of(t->backend)->wait = cuda_wait_idle;
     cuda_of(t->backend)->wait_arg = t;
     cuda_of(t->backend)->has_peer_sums = true;
-    sp_pulse_hear(&peer_of(t)->p.rec->leave);
+    sp_exit_set_flag(&peer_of(t)->p.rec->leave);
     set_limit(t, trial_s);
     SP_TRY(sp_comm_agree(t->comm, try_out(t)));
     set_limit(t, limit_s);
@@ -333,7 +333,7 @@ sp_status peer_look(sp_transport *t, bool *is_leaving)
     const uint64_t looked_ns = peer_word_of(&own->p.rec->looked_ns);
 
     if (looked_ns != own->looked_ns)
-        sp_pulse_wait_turn();
+        sp_liveness_wait_poll();
     own->looked_ns = looked_ns;
     *is_leaving = peer_word_of(&own->p.rec->leave) != 0;
     return lost ? SP_FAIL(SP_EMPI,

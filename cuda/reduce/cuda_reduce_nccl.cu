@@ -18,9 +18,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/sp_liveness.h"
 #include "base/sp_log.h"
 #include "cuda/reduce/cuda_nccl.h"
-#include "base/sp_pulse.h"
 
 enum { BULK_BLOCKS = 16, CAST_THREADS = 256 };
 
@@ -41,7 +41,7 @@ struct nccl_transport {
     cuda_sum *free_sums;
     double limit_s;
     bool is_bf16, is_failed;
-    float *taken; /* [n_taken] memory given out by sp_transport_take */
+    float *taken; /* [n_taken] memory given out by sp_transport_alloc */
     size_t n_taken;
     uint16_t *wire;  /* [n_taken] its floats as bf16 on the wire; NULL: fp32 travels */
     bool is_ncclmem; /* `taken` was allocated by NCCL */
@@ -78,7 +78,7 @@ sp_status reduce_check(nccl_transport *n, sp_nccl_comm comm, sp_nccl_result resu
         return SP_OK;
     more = n->lib->get_last_error(comm);
     n->is_failed = true;
-    if (result == SP_NCCL_REMOTE_ERROR && !sp_pulse_leaving())
+    if (result == SP_NCCL_REMOTE_ERROR && !sp_exit_requested())
         pause_s(SECONDHAND_S);
     return SP_FAIL(SP_EMPI, "NCCL: %s: %s%s%s", what, n->lib->get_error_string(result),
                    more && *more ? ": " : "", more ? more : "");
@@ -354,7 +354,7 @@ sp_status take_from_nccl(sp_transport *t, size_t bytes, void **out)
 
     if (!n->lib->mem_alloc || !n->lib->mem_free || !n->lib->comm_register ||
         !n->lib->comm_deregister || n->lib->mem_alloc(&data, bytes) != SP_NCCL_SUCCESS)
-        return sp_transport_take_arena(t, bytes, out);
+        return sp_transport_alloc_arena(t, bytes, out);
     n->is_ncclmem = true;
     if (!is_fine(n->lib->comm_register(n->bulk, data, bytes, &n->registration)))
         n->registration = NULL;

@@ -136,7 +136,7 @@ sp_status run_group(sp_backend *be, loss_call l, const cuda_samples &s)
     const int n_chunks = (cuda_longest(&s) + CHUNK - 1) / CHUNK;
 
     sp_arena_reset(&cuda_of(be)->scratch);
-    SP_TRY(SP_TAKE(&cuda_of(be)->scratch, (size_t)s.n * n_chunks * 2, &l.part));
+    SP_TRY(SP_ALLOC(&cuda_of(be)->scratch, (size_t)s.n * n_chunks * 2, &l.part));
     return CUDA_LAUNCH(loss_kernel,
                        dim3(n_chunks ? (unsigned)n_chunks : 1, (unsigned)s.n),
                        dim3(CHUNK), cuda_of(be)->compute, l, s);

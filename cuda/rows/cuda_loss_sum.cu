@@ -389,7 +389,7 @@ sp_status take_groups(sp_backend *be, const int32_t *row, int n, groups *g)
     int32_t *to;
 
     *g = {n, loss_count_chunks(row, n), NULL};
-    SP_TRY(SP_TAKE(&cuda_of(be)->scratch, (size_t)n + 1, &to));
+    SP_TRY(SP_ALLOC(&cuda_of(be)->scratch, (size_t)n + 1, &to));
     g->row = to;
     return be->ops->upload(be, to, row, ((size_t)n + 1) * sizeof *row);
 }
@@ -402,13 +402,13 @@ sp_status take_sorts(sp_backend *be, sum_loss *l, int bits)
     if (l->a.rule.weight[SP_LOVASZ] == 0)
         return SP_OK;
     for (int i = 0; i < 2; i++) {
-        SP_TRY(SP_TAKE(scratch, n, &l->key[i]));
-        SP_TRY(SP_TAKE(scratch, n, &l->from[i]));
+        SP_TRY(SP_ALLOC(scratch, n, &l->key[i]));
+        SP_TRY(SP_ALLOC(scratch, n, &l->from[i]));
     }
-    SP_TRY(SP_TAKE(scratch, (size_t)l->by_group.n * l->by_group.n_chunks, &l->labels));
+    SP_TRY(SP_ALLOC(scratch, (size_t)l->by_group.n * l->by_group.n_chunks, &l->labels));
     SP_CUDA(sp_sort_pairs(NULL, &l->room_bytes, l->key[0], l->key[1], l->from[0],
                           l->from[1], (int)n, bits, cuda_of(be)->compute));
-    return sp_arena_take(scratch, l->room_bytes, &l->room);
+    return sp_arena_alloc(scratch, l->room_bytes, &l->room);
 }
 
 sp_status take_memory(sp_backend *be, sum_loss *l, int bits)
@@ -416,17 +416,17 @@ sp_status take_memory(sp_backend *be, sum_loss *l, int bits)
     sp_arena *scratch = &cuda_of(be)->scratch;
     const size_t cells = (size_t)l->a.n_samples * l->a.logits.c;
 
-    SP_TRY(SP_TAKE(scratch, l->a.logits.n, &l->soft));
-    SP_TRY(SP_TAKE(scratch, cells, &l->count));
-    SP_TRY(SP_TAKE(scratch, cells, &l->cls));
+    SP_TRY(SP_ALLOC(scratch, l->a.logits.n, &l->soft));
+    SP_TRY(SP_ALLOC(scratch, cells, &l->count));
+    SP_TRY(SP_ALLOC(scratch, cells, &l->cls));
     if (l->a.rule.weight[SP_DICE] > 0)
-        SP_TRY(SP_TAKE(scratch, 2 * cells, &l->dice));
-    SP_TRY(SP_TAKE(scratch,
-                   2 * ((size_t)l->by_sample.n * l->by_sample.n_chunks +
-                        (size_t)l->by_group.n * l->by_group.n_chunks),
-                   &l->part));
-    SP_TRY(SP_TAKE(scratch, l->a.n_samples, &l->value));
-    SP_TRY(SP_TAKE(scratch, l->by_group.n, &l->of_group));
+        SP_TRY(SP_ALLOC(scratch, 2 * cells, &l->dice));
+    SP_TRY(SP_ALLOC(scratch,
+                    2 * ((size_t)l->by_sample.n * l->by_sample.n_chunks +
+                         (size_t)l->by_group.n * l->by_group.n_chunks),
+                    &l->part));
+    SP_TRY(SP_ALLOC(scratch, l->a.n_samples, &l->value));
+    SP_TRY(SP_ALLOC(scratch, l->by_group.n, &l->of_group));
     SP_TRY(take_sorts(be, l, bits));
     return be->ops->fill(be, l->count, 0, cells * sizeof *l->count);
 }

@@ -28,7 +28,7 @@ enum { THREADS = 256, PER_BLOCK = 4096 };
 
 __device__ double decay_of(const sp_optim_args &a, int64_t i)
 {
-    return a.spared && a.spared[i / SP_SPARED_RUN] ? 0 : a.weight_decay;
+    return a.no_decay && a.no_decay[i / SP_NO_DECAY_RUN] ? 0 : a.weight_decay;
 }
 
 struct sgd {
@@ -353,7 +353,7 @@ sp_status sp_cuda_sum_squares(sp_backend *be, const float *g, int64_t n, double 
 
     assert(n >= 0 && (g || n == 0) && sum);
     sp_arena_reset(&cuda->scratch);
-    SP_TRY(SP_TAKE(&cuda->scratch, n_blocks, &part));
+    SP_TRY(SP_ALLOC(&cuda->scratch, n_blocks, &part));
     return CUDA_LAUNCH(squares_kernel, dim3((unsigned)n_blocks), dim3(THREADS),
                        cuda->compute, g, n, part, cuda->counts + CUDA_COUNT_SQUARES,
                        sum);

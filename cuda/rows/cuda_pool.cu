@@ -187,7 +187,7 @@ sp_status pool_sum_rows(sp_backend *be, sp_tensor x, const int32_t *sample_row,
     double *sums;
 
     sp_arena_reset(&cuda_of(be)->scratch);
-    SP_TRY(SP_TAKE(&cuda_of(be)->scratch, (size_t)n_samples * 2 * x.c, &sums));
+    SP_TRY(SP_ALLOC(&cuda_of(be)->scratch, (size_t)n_samples * 2 * x.c, &sums));
     SP_TRY(cuda_sample_sums(be, x, sample_row, n_samples, sums));
     for (int first = 0; first < n_samples; first += CUDA_GROUP) {
         const cuda_samples s = cuda_group(sample_row, first, n_samples);

@@ -92,7 +92,7 @@ static sp_status training_evaluate_batch(sp_training *t, const sp_batch *batch)
     int32_t *prediction;
 
     sp_arena_reset(&t->scratch);
-    SP_TRY(SP_TAKE(&t->scratch, batch->n + 1, &prediction));
+    SP_TRY(SP_ALLOC(&t->scratch, batch->n + 1, &prediction));
     SP_TRY(sp_net_forward(&t->resources.net, batch, false, NULL));
     SP_TRY(sp_net_loss(&t->resources.net, batch, &out, m->confusion, prediction));
     SP_TRY(training_check_finite(t, batch, prediction));
@@ -125,8 +125,8 @@ static sp_status training_evaluate_all(sp_training *t)
         if (rc == SP_OK)
             rc = training_evaluate_batch(t, batch);
         if (rc == SP_EMEM)
-            rc = sp_cut_explain(&r->cut, &r->cut.eval, batch->sample_id,
-                                batch->n_samples);
+            rc = sp_budgets_explain(&r->budgets, &r->budgets.eval, batch->sample_id,
+                                    batch->n_samples);
         SP_TRY(rc);
         if (batch->micro == batch->n_micro - 1)
             report_progress(t, n_done += batch->step_samples);

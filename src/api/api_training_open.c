@@ -151,7 +151,7 @@ static sp_status open_training(sp_training *t)
         r->net.own_loss = (sp_net_own_loss){call_own_loss, t};
     SP_TRY(sp_resources_open_training(r, sp_loader_slots(r->config)));
     SP_TRY(training_open_evaluation(t));
-    SP_TRY(sp_resources_cut(r));
+    SP_TRY(sp_resources_bound_memory(r));
     api_training_plan(t);
     return sp_comm_agree(r->comm, sp_loader_seek(r->loader, t->state.at));
 }

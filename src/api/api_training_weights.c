@@ -39,12 +39,12 @@ static sp_status fetch_arrays(sp_training *t, float *host, sp_optim *optim,
     *optim = r->optim;
     SP_TRY(download(t, host, r->net.param, n));
     SP_TRY(download(t, host + n, r->net.running, n_running));
-    for (int i = 0; i < SP_N_KEPT; i++) {
-        if (!r->optim.kept[i])
+    for (int i = 0; i < SP_N_OPTIM_STATES; i++) {
+        if (!r->optim.state[i])
             continue;
-        SP_TRY(download(t, at, r->optim.kept[i], sp_kept_floats(&r->graph, i)));
-        optim->kept[i] = at;
-        at += sp_kept_floats(&r->graph, i);
+        SP_TRY(download(t, at, r->optim.state[i], sp_optim_state_floats(&r->graph, i)));
+        optim->state[i] = at;
+        at += sp_optim_state_floats(&r->graph, i);
     }
     *arrays =
         (sp_checkpoint_arrays){.param = host, .running = host + n, .optim = optim};
@@ -56,7 +56,7 @@ static sp_status write_checkpoint(sp_training *t, const char *path)
     const sp_resources *r = &t->resources;
     const sp_config resolved = sp_resources_resolved(r);
     const size_t n = (size_t)(r->graph.n_floats + r->graph.n_buffer_floats +
-                              sp_kept_total(&t->config, &r->graph));
+                              sp_optim_state_total(&t->config, &r->graph));
     sp_checkpoint_state state = t->state;
     float *host = malloc((n + 1) * sizeof *host);
     sp_checkpoint_arrays arrays;

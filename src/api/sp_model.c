@@ -1,6 +1,6 @@
 /* Prediction (include/sptrain.h): a model and the network that runs it on the CPU.
  *
- *     coords, features --> sample --sp_single_fill--> batch --sp_net_forward--> logits
+ *     coords, features --> sample --sp_single_batch_fill--> batch --sp_net_forward--> logits
  *     of the caller        checked                    row_of: rows of the caller's
  *
  * `sptrain predict` runs the same code, so it computes the same bits. */
@@ -15,7 +15,7 @@
 #include "base/sp_number.h"
 #include "cpu/cpu.h"
 #include "data/sp_shard_internal.h"
-#include "data/sp_single.h"
+#include "data/sp_single_batch.h"
 #include "net/sp_net.h"
 #include "weights/sp_packed.h"
 
@@ -28,7 +28,7 @@ struct sp_model {
     sp_comm comm; /* of one rank */
     sp_backend backend;
     sp_net net;
-    sp_single *single;
+    sp_single_batch *single;
     sp_dataset set; /* describes the samples to the single batch */
     sp_shard source;
     int *columns; /* [n_columns] 0, 1, 2, ... */
@@ -110,7 +110,7 @@ static sp_status model_open_single(sp_model *m)
     m->set = (sp_dataset){.n_shards = 1,
                           .shard = &m->source,
                           .voxel_size = m->file.config.data.voxel_size};
-    return sp_single_create(&m->single, &options);
+    return sp_single_batch_create(&m->single, &options);
 }
 
 static sp_status model_open(sp_model *m, const char *path,
@@ -152,7 +152,7 @@ void sp_model_close(sp_model *m)
 {
     if (!m)
         return;
-    sp_single_destroy(m->single);
+    sp_single_batch_destroy(m->single);
     if (m->net.impl)
         sp_net_destroy(&m->net);
     if (m->backend.impl)
@@ -283,12 +283,12 @@ static sp_status run_net(sp_model *m, const sp_sample *sample, float *logits,
     sp_batch *batch;
     sp_status rc;
 
-    SP_TRY(sp_single_fill(m->single, sample, 0));
-    SP_TRY(sp_single_use(m->single, &batch));
+    SP_TRY(sp_single_batch_fill(m->single, sample, 0));
+    SP_TRY(sp_single_batch_use(m->single, &batch));
     rc = sp_net_forward(&m->net, batch, false, &out);
     if (rc == SP_OK)
         rc = give_rows(m, out, batch->row_of, sample->n, logits, labels);
-    sp_single_recycle(m->single);
+    sp_single_batch_recycle(m->single);
     return rc;
 }
 

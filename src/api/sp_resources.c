@@ -102,7 +102,8 @@ sp_status sp_resources_check_training(const sp_resources *r)
                        "the two averages",
                        sp_config_where(config, "train.average_tail"),
                        config->train.average_tail, config->train.ema);
-    if (config->run.weights == SP_WEIGHTS_EMA && !sp_kept[SP_KEPT_EMA].is_kept(config))
+    if (config->run.weights == SP_WEIGHTS_EMA &&
+        !sp_optim_states[SP_OPTIM_STATE_EMA].is_kept(config))
         return SP_FAIL(SP_EUSAGE,
                        "%srun.weights = \"ema\" needs averages of the weights, and "
                        "train.ema is 0, expected a share such as 0.999 (or "
@@ -121,11 +122,11 @@ static void exchange_pointers(float **a, float **b)
 
 void sp_resources_exchange_average(sp_resources *r)
 {
-    float **kept = r->optim.kept;
+    float **state = r->optim.state;
 
-    assert(kept[SP_KEPT_EMA] && kept[SP_KEPT_EMA_BUFFERS]);
-    exchange_pointers(&r->net.param, &kept[SP_KEPT_EMA]);
-    exchange_pointers(&r->net.running, &kept[SP_KEPT_EMA_BUFFERS]);
+    assert(state[SP_OPTIM_STATE_EMA] && state[SP_OPTIM_STATE_EMA_BUFFERS]);
+    exchange_pointers(&r->net.param, &state[SP_OPTIM_STATE_EMA]);
+    exchange_pointers(&r->net.running, &state[SP_OPTIM_STATE_EMA_BUFFERS]);
     sp_net_updated(&r->net);
 }
 
@@ -139,21 +140,21 @@ sp_status sp_resources_open_net(sp_resources *r, const float *class_weight,
         .is_exact = config->train.deterministic == SP_DET_WORLD,
         /* A device has enough memory, and is limited by its bandwidth. */
         .is_low_memory = r->backend.ops->is_host,
-        .is_inference = sp_foresee_is_inference(config, r->transport.ops),
+        .is_inference = sp_estimate_is_inference(config, r->transport.ops),
         .is_recomputed = config->train.recompute,
         .seed = (uint64_t)config->train.seed,
         .class_weight = class_weight,
         .loss = sp_net_loss_rule(config),
     };
-    const sp_foresight what = sp_resources_foresight(r, &r->backend);
+    const sp_estimated_run what = sp_resources_estimated_run(r, &r->backend);
     sp_status rc;
 
     assert(r->backend.ops && r->columns && !r->net.impl);
     rc = sp_graph_build(&r->graph, config, r->n_columns, r->n_classes);
     if (rc == SP_OK)
-        rc = sp_foresee_fit(&what, options.transport,
-                            (int64_t)(r->resolved.memory_mb * (1 << 20)),
-                            &r->weight_bytes);
+        rc = sp_estimate_fit(&what, options.transport,
+                             (int64_t)(r->resolved.memory_mb * (1 << 20)),
+                             &r->weight_bytes);
     if (rc == SP_OK) {
         rc = sp_net_create(&r->net, &r->graph, &r->backend, r->comm, &options);
     }
@@ -235,9 +236,9 @@ static sp_status resources_load(sp_resources *r, const sp_weights_source *from,
     SP_TRY(spread_floats(r, w->running, net->running, graph->n_buffer_floats));
     if (!from->state)
         return SP_OK;
-    for (int i = 0; i < SP_N_KEPT; i++)
-        SP_TRY(
-            spread_floats(r, w->at.kept[i], optim->kept[i], sp_kept_floats(graph, i)));
+    for (int i = 0; i < SP_N_OPTIM_STATES; i++)
+        SP_TRY(spread_floats(r, w->at.state[i], optim->state[i],
+                             sp_optim_state_floats(graph, i)));
     SP_TRY(sp_comm_bcast(comm, &w->at.t, sizeof w->at.t, 0));
     SP_TRY(sp_comm_bcast(comm, &w->at.is_averaging, sizeof w->at.is_averaging, 0));
     optim->t = w->at.t;
@@ -252,11 +253,11 @@ static sp_status allocate_host(const sp_graph *graph, host_weights *w, float **h
                  n = graph->n_floats > graph->n_buffer_floats ? (size_t)graph->n_floats
                                                               : n_running;
 
-    SP_TRY(SP_NEW(host, (1 + SP_N_KEPT) * n + n_running, "the weights"));
+    SP_TRY(SP_NEW(host, (1 + SP_N_OPTIM_STATES) * n + n_running, "the weights"));
     w->param = *host;
-    for (size_t i = 0; i < SP_N_KEPT; i++)
-        w->at.kept[i] = w->at.kept[i] ? *host + (1 + i) * n : NULL;
-    w->running = *host + (1 + SP_N_KEPT) * n;
+    for (size_t i = 0; i < SP_N_OPTIM_STATES; i++)
+        w->at.state[i] = w->at.state[i] ? *host + (1 + i) * n : NULL;
+    w->running = *host + (1 + SP_N_OPTIM_STATES) * n;
     return SP_OK;
 }
 
@@ -504,7 +505,7 @@ static void close_loaders(sp_resources *r)
     sp_loader_destroy(r->loader);
     sp_loader_destroy(r->evaluation.loader);
     r->loader = r->evaluation.loader = NULL;
-    sp_cut_close(&r->cut);
+    sp_budgets_close(&r->budgets);
     sp_sampler_close(&r->sampler);
     sp_sampler_close(&r->evaluation.sampler);
     for (int i = 0; i < r->n_val_sets; i++)
@@ -520,7 +521,7 @@ sp_status sp_resources_turn_to_test(sp_resources *r)
     r->val = r->test;
     r->test = val;
     SP_TRY(sp_resources_open_evaluation(r));
-    return sp_resources_cut(r);
+    return sp_resources_bound_memory(r);
 }
 
 /* ---- end ---- */

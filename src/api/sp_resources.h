@@ -19,7 +19,7 @@
 #ifndef SP_RESOURCES_H
 #define SP_RESOURCES_H
 
-#include "api/memory/sp_cut.h"
+#include "api/memory/sp_budget.h"
 #include "api/sp_placement.h"
 #include "checkpoint/sp_checkpoint.h"
 #include "compute/sp_transport.h"
@@ -36,7 +36,7 @@ struct sp_session; /* train/sp_session.h */
 typedef struct sp_resolved {
     /* Instead of run.memory_mb: MiB that a rank may use, the same on all ranks. It is
      * the deck's, then the checkpoint's if the deck has none, then the bound that
-     * sp_resources_cut chose. 0: no bound. */
+     * sp_resources_bound_memory chose. 0: no bound. */
     double memory_mb;
     /* Instead of train.bf16_sums: this process's order of sums. SP_SUMS_AUTO: its
      * device has one order only, or its precision. */
@@ -46,7 +46,8 @@ typedef struct sp_resolved {
 /* Allowed in a program, but not for a library in another program's process. */
 typedef struct sp_liberties {
     bool binds; /* binds the process to its share of the node's cores */
-    /* Has a child process try wgmma on a device (train/sp_trial.h); NULL: no trial. */
+    /* Has a child process try wgmma on a device (train/sp_wgmma_probe.h); NULL: no
+     * trial. */
     sp_status (*try_wgmma)(int device);
 } sp_liberties;
 
@@ -112,7 +113,7 @@ typedef struct sp_resources {
     /* The first number of the loaded weights that is not finite, as
      * sp_checkpoint_find_fault words it; "": all are. */
     char fault[SP_CHECKPOINT_FAULT];
-    sp_cut cut; /* how steps are cut into micro-batches */
+    sp_budgets budgets; /* how steps are cut into micro-batches */
 
     sp_buckets buckets; /* the gradients, and their sums over the ranks */
     sp_optim optim;
@@ -144,21 +145,21 @@ sp_status sp_resources_open_transport(sp_resources *resources);
 /* The threads of this rank that compute: run.threads, or by default the node's cores
  * divided by its ranks, or fewer if the launcher bound this rank to fewer. Local. */
 int sp_resources_threads(const sp_resources *resources);
-/* The inputs of the memory prediction (api/memory/sp_foresee.h); backend is borrowed.
+/* The inputs of the memory prediction (api/memory/sp_estimate.h); backend is borrowed.
  * Local. */
-sp_foresight sp_resources_foresight(const sp_resources *resources,
-                                    const sp_backend *backend);
+sp_estimated_run sp_resources_estimated_run(const sp_resources *resources,
+                                            const sp_backend *backend);
 /* Cuts steps that do not fit into the memory that a rank may use. That is run.memory_mb
- * if it is set; else the device's memory as sp_cut_memory_of bounds it, or less if
+ * if it is set; else the device's memory as sp_budgets_memory_of bounds it, or less if
  * other programs use the device. The bound is resolved.memory_mb, which checkpoints
  * keep: a continued run cuts its steps alike, whatever memory is free by then. Bounds
  * the samplers of the loaders that are open, so it is called once, before these
  * begin. */
-sp_status sp_resources_cut(sp_resources *resources);
+sp_status sp_resources_bound_memory(sp_resources *resources);
 /* *bytes becomes the bound of a rank if the ranks of its host may together need more
  * memory than it has, else 0. train or eval may be NULL. Rank 0 reads a few samples
  * unless the memory certainly suffices. Collective, agreed. SP_EMPI. */
-sp_status sp_resources_bound_host(sp_resources *resources, const sp_foresight *what,
+sp_status sp_resources_bound_host(sp_resources *resources, const sp_estimated_run *what,
                                   sp_sampler *train, sp_sampler *eval, int64_t *bytes);
 
 /* ---- sp_resources_data.c ---- */
@@ -191,8 +192,8 @@ sp_status sp_resources_match_columns(const sp_resources *resources,
                                      const char *path, sp_status code);
 /* Compares the classes of a model with the resources'. A model without names, of an
  * older version or with only weights, is equal to all. Local. */
-sp_likeness sp_resources_compare_classes(const sp_resources *resources,
-                                         const sp_normalization *model);
+sp_match sp_resources_compare_classes(const sp_resources *resources,
+                                      const sp_normalization *model);
 /* Fails with `code` and the class names of the model at `path` and of data.train.
  * Local. */
 sp_status sp_resources_refuse_classes(const sp_resources *resources,
@@ -273,7 +274,7 @@ sp_status sp_resources_open_training(sp_resources *resources, int n_slots);
  * eval.views asks for. SP_EDATA: eval.merge, and the set does not record its blocks. */
 sp_status sp_resources_open_evaluation(sp_resources *resources);
 /* Opens the samplers of data.val_sets, whose data are open, and chains them to data.val's, `first`, so that
- * memory is foreseen for all of them. Collective, agreed. */
+ * memory is estimated for all of them. Collective, agreed. */
 sp_status sp_resources_open_val_sets(sp_resources *resources, sp_sampler *first);
 /* Exchanges the present evaluation with another one's, and closes its loader, so that
  * one evaluation at a time takes memory. A second call exchanges them back. Local. */

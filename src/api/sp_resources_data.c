@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/sp_list.h"
 #include "api/sp_resources.h"
+#include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "data/sp_voxel.h"
 
@@ -71,11 +71,9 @@ static sp_status open_val(sp_resources *r)
     const sp_fold fold = {config->data.folds, config->data.fold, true};
 
     if (config->data.folds > 1)
-        return sp_dataset_open_fold(&r->val, &config->data.train, &fold,
-                                    r->comm);
-    return config->data.val.n > 0
-               ? sp_dataset_open(&r->val, &config->data.val, r->comm)
-               : SP_OK;
+        return sp_dataset_open_fold(&r->val, &config->data.train, &fold, r->comm);
+    return config->data.val.n > 0 ? sp_dataset_open(&r->val, &config->data.val, r->comm)
+                                  : SP_OK;
 }
 
 static sp_status open_train(sp_resources *r)
@@ -118,8 +116,8 @@ sp_status sp_resources_open_set_data(sp_resources *r)
     const sp_strings *text = &r->config->data.val_sets;
 
     r->val_set = calloc((size_t)text->n + 1, sizeof *r->val_set);
-    SP_TRY(sp_comm_agree(r->comm,
-                         r->val_set ? SP_OK : SP_FAIL(SP_EMEM, "out of memory")));
+    SP_TRY(
+        sp_comm_agree(r->comm, r->val_set ? SP_OK : SP_FAIL(SP_EMEM, "out of memory")));
     for (int i = 0; i < text->n; i++) {
         r->n_val_sets++;
         SP_TRY(open_val_set(r, text->at[i], &r->val_set[i]));
@@ -211,8 +209,8 @@ sp_status sp_resources_match_columns(const sp_resources *r, const sp_dataset *se
                    path, want, set->shard[0].path, found);
 }
 
-sp_likeness sp_resources_compare_classes(const sp_resources *r,
-                                         const sp_normalization *model)
+sp_match sp_resources_compare_classes(const sp_resources *r,
+                                      const sp_normalization *model)
 {
     if (!model->class_name)
         return SP_EQUAL;

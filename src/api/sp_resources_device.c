@@ -285,7 +285,7 @@ static sp_status resources_measure_memory(sp_resources *r, const sp_place *place
     sp_status rc = backend->ops->memory_used(backend, &used);
 
     SP_TRY(sp_comm_agree(r->comm, rc));
-    memory[0] = sp_cut_memory_of(total) / n;
+    memory[0] = sp_budgets_memory_of(total) / n;
     memory[1] = (total - used) / n;
     memory[2] = total / n;
     SP_TRY(sp_comm_allreduce(r->comm, SP_SCOPE_WORLD, memory, 3, SP_I64, SP_MIN));
@@ -326,7 +326,8 @@ static int64_t choose_memory(sp_resources *r)
     return bytes;
 }
 
-sp_foresight sp_resources_foresight(const sp_resources *r, const sp_backend *backend)
+sp_estimated_run sp_resources_estimated_run(const sp_resources *r,
+                                            const sp_backend *backend)
 {
     bool has_subvoxel = r->val.has_subvoxel;
     int64_t index_bytes =
@@ -345,7 +346,7 @@ sp_foresight sp_resources_foresight(const sp_resources *r, const sp_backend *bac
     }
     /* `check` opens no evaluation, so the views are made anew. */
     views = sp_views_make(r->config, has_subvoxel, r->config->eval.views);
-    return (sp_foresight){
+    return (sp_estimated_run){
         .config = r->config,
         .graph = &r->graph,
         .backend = backend,
@@ -369,7 +370,7 @@ sp_foresight sp_resources_foresight(const sp_resources *r, const sp_backend *bac
  * all their voxels were on the finest level, for every node of the network the output
  * and its gradient, and a kernel map's neighbours. Augmentation adds no voxels; mixing
  * adds a partner's. */
-static double most_of_step(const sp_foresight *what, const sp_sampler *sampler)
+static double most_of_step(const sp_estimated_run *what, const sp_sampler *sampler)
 {
     enum { MAP_BYTES = 27 * 3 * 4 };
     double each = 0, most = 0, all, voxels;
@@ -387,7 +388,7 @@ static double most_of_step(const sp_foresight *what, const sp_sampler *sampler)
 
 /* True if the node's ranks need so little, or the memory is so large, that it suffices
  * for certain, without planning a sample. */
-static bool is_surely_enough(const sp_foresight *what, const sp_sampler *train,
+static bool is_surely_enough(const sp_estimated_run *what, const sp_sampler *train,
                              const sp_sampler *eval, double there)
 {
     const double weights = 2e1 * (double)what->graph->n_floats;
@@ -402,7 +403,7 @@ static bool is_surely_enough(const sp_foresight *what, const sp_sampler *train,
 
 /* If the ranks of a node may need more than the node has, the kernel would end one of
  * them: each gets a part of the memory as its bound, as on a device. */
-sp_status sp_resources_bound_host(sp_resources *r, const sp_foresight *what,
+sp_status sp_resources_bound_host(sp_resources *r, const sp_estimated_run *what,
                                   sp_sampler *train, sp_sampler *eval, int64_t *bytes)
 {
     const double mib = 1 << 20;
@@ -416,9 +417,9 @@ sp_status sp_resources_bound_host(sp_resources *r, const sp_foresight *what,
     SP_TRY(sp_comm_allreduce(comm, SP_SCOPE_WORLD, &is_enough, 1, SP_I64, SP_MIN));
     if (is_enough)
         return SP_OK;
-    rc = sp_cut_foresee(&r->cut, what, train, eval, comm);
-    need = rc == SP_OK ? sp_cut_need(&r->cut) : 0;
-    sp_cut_close(&r->cut);
+    rc = sp_budgets_estimate(&r->budgets, what, train, eval, comm);
+    need = rc == SP_OK ? sp_budgets_need(&r->budgets) : 0;
+    sp_budgets_close(&r->budgets);
     if (rc == SP_EMPI)
         return rc;
     SP_TRY(sp_comm_allreduce(comm, SP_SCOPE_WORLD, &share, 1, SP_I64, SP_MIN));
@@ -436,18 +437,18 @@ sp_status sp_resources_bound_host(sp_resources *r, const sp_foresight *what,
     return SP_OK;
 }
 
-sp_status sp_resources_cut(sp_resources *r)
+sp_status sp_resources_bound_memory(sp_resources *r)
 {
-    const sp_foresight what = sp_resources_foresight(r, &r->backend);
+    const sp_estimated_run what = sp_resources_estimated_run(r, &r->backend);
     sp_sampler *train = r->loader ? &r->sampler : NULL;
     sp_sampler *eval = r->evaluation.loader ? &r->evaluation.sampler : NULL;
     int64_t bytes;
 
-    assert((train || eval) && !r->cut.memory);
+    assert((train || eval) && !r->budgets.memory);
     bytes = choose_memory(r);
     if (bytes == 0 && r->backend.ops->is_host)
         SP_TRY(sp_resources_bound_host(r, &what, train, eval, &bytes));
-    return sp_cut_open(&r->cut, &what, train, eval, r->comm, bytes);
+    return sp_budgets_open(&r->budgets, &what, train, eval, r->comm, bytes);
 }
 
 sp_status sp_resources_open_device(sp_resources *r)

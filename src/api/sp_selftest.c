@@ -110,8 +110,8 @@ static sp_status take_batch(side *s, const problem *p)
         memcpy(features[i], p->features[from], sizeof features[i]);
         labels[i] = p->labels[from];
     }
-    SP_TRY(SP_TAKE(&s->arena, n * FEATURES, &to_features));
-    SP_TRY(SP_TAKE(&s->arena, n, &to_labels));
+    SP_TRY(SP_ALLOC(&s->arena, n * FEATURES, &to_features));
+    SP_TRY(SP_ALLOC(&s->arena, n, &to_labels));
     s->batch.features = to_features;
     s->batch.labels = to_labels;
     SP_TRY(ops->upload(s->backend, to_features, features, n * sizeof *features));
@@ -160,8 +160,8 @@ static sp_status run_side(side *s, problem *p)
     SP_TRY(sp_bucket_wait(&s->buckets, NULL));
     s->loss = s->buckets.tail.loss_sum;
     SP_TRY(s->backend->ops->download(s->backend, s->gradient, s->buckets.grad, bytes));
-    SP_TRY(
-        sp_optim_update(&s->optim, &s->net, &s->buckets, (sp_rates){.lr = 0.1, .momentum = 0.9}, NULL));
+    SP_TRY(sp_optim_update(&s->optim, &s->net, &s->buckets,
+                           (sp_rates){.lr = 0.1, .momentum = 0.9}, NULL));
     SP_TRY(sp_net_forward(&s->net, &s->batch, false, NULL));
     SP_TRY(sp_net_loss(&s->net, &s->batch, &eval, NULL, NULL));
     s->eval_loss = eval.loss_sum;

@@ -65,7 +65,7 @@ static sp_status selftest_draw(problem *p, size_t n, uint64_t seed, float low,
         else
             ((float *)p->host)[i] = v;
     }
-    SP_TRY(sp_arena_take(&p->arena, n * sp_elem_bytes(elem), &data));
+    SP_TRY(sp_arena_alloc(&p->arena, n * sp_elem_bytes(elem), &data));
     SP_TRY(p->backend->ops->upload(p->backend, data, p->host, n * sp_elem_bytes(elem)));
     memcpy(out, &data, sizeof data);
     return p->backend->ops->wait(p->backend); /* host is overwritten next */
@@ -107,7 +107,7 @@ static sp_status make_problem(problem *p)
 
     SP_TRY(selftest_draw(p, (size_t)K * (size_t)c_in * (size_t)c_out, 1, -1, 1,
                          SP_ELEM_F32, &p->w));
-    SP_TRY(SP_TAKE(&p->arena, packed, &to));
+    SP_TRY(SP_ALLOC(&p->arena, packed, &to));
     p->pack = (sp_pack_args){p->w, K, c_in, c_out, s->is_grad, s->is_grad, to};
     SP_TRY(selftest_draw(p, (size_t)c, 2, -1, 1, SP_ELEM_F32, &p->bias));
     SP_TRY(selftest_draw(p, 4 * (size_t)c, 3, 0.5f, 1, SP_ELEM_F32, &p->vector));
@@ -116,7 +116,7 @@ static sp_status make_problem(problem *p)
     SP_TRY(selftest_draw_rows(p, c, ld, 6, s->elem, &p->y));
     p->sums_n = 2 * (size_t)ops->fused_parts(ROWS, 1).n * (size_t)c;
     p->y_bytes = (size_t)ROWS * (size_t)ld * sp_elem_bytes(s->elem);
-    return SP_TAKE(&p->arena, p->sums_n, &p->sums);
+    return SP_ALLOC(&p->arena, p->sums_n, &p->sums);
 }
 
 /* Packs the weights for the backend's instructions and multiplies. */
@@ -271,7 +271,7 @@ static sp_status selftest_check_grad_weight(problem *p)
     const size_t n = (size_t)K * (size_t)p->x.c * (size_t)p->norm_x.c;
     float *host = malloc(2 * n * sizeof *host), *dw = NULL;
     double largest = 0, off = 0;
-    sp_status rc = host ? SP_TAKE(&p->arena, n, &dw)
+    sp_status rc = host ? SP_ALLOC(&p->arena, n, &dw)
                         : SP_FAIL(SP_EMEM, "self-test: out of memory");
 
     /* wgmma first: a kernel that does nothing would find the other one's sums in the

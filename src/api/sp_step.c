@@ -55,7 +55,8 @@ static sp_status micro_step(sp_resources *r, const sp_step_hooks *hooks,
         rc = step_compute(r, batch, hooks);
     }
     if (rc == SP_EMEM)
-        rc = sp_cut_explain(&r->cut, &r->cut.train, batch->sample_id, batch->n_reads);
+        rc = sp_budgets_explain(&r->budgets, &r->budgets.train, batch->sample_id,
+                                batch->n_reads);
     SP_TRY(rc);
     return sp_loader_recycle(r->loader, batch);
 }

@@ -71,8 +71,8 @@ typedef struct sp_step_result {
  * opened and with a loader that has begun. The update is left out if the sum of weights
  * is 0, as without a labelled voxel, or if the loss or the gradient is not finite; all
  * ranks decide alike, from the same sums. After the first steps it allocates nothing.
- * Collective, not agreed: to be called within sp_session_run_alone. SP_EMEM names the
- * samples that do not fit into memory; else errors of the parts. */
+ * Collective, not agreed: to be called within sp_session_run_or_abort. SP_EMEM names
+ * the samples that do not fit into memory; else errors of the parts. */
 sp_status sp_step_run(struct sp_resources *resources, sp_rates rates,
                       const sp_step_hooks *hooks, sp_step_result *result);
 /* Moves the state past a step; the last step of an epoch ends it, and is true here.

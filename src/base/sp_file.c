@@ -15,8 +15,8 @@
 
 #include "base/sp_fault.h"
 #include "base/sp_list.h"
+#include "base/sp_liveness.h"
 #include "base/sp_log.h"
-#include "base/sp_pulse.h"
 
 enum { LEAST_READ = 4096 /* bytes, of a file that is read as a whole */ };
 
@@ -72,9 +72,9 @@ sp_status sp_file_write_at(int fd, const char *path, const void *data, size_t by
     while (done < bytes) {
         ssize_t put;
 
-        sp_pulse_file_begin();
+        sp_liveness_file_begin();
         put = pwrite(fd, from + done, bytes - done, (off_t)at + (off_t)done);
-        sp_pulse_file_end();
+        sp_liveness_file_end();
         if (put < 0 && errno == EINTR)
             continue;
         if (put <= 0)
@@ -94,10 +94,10 @@ sp_status sp_file_read_at(int fd, const char *path, void *data, size_t bytes,
     while (done < bytes) {
         ssize_t got;
 
-        sp_pulse_file_begin();
+        sp_liveness_file_begin();
         sp_fault_at_last_step("file");
         got = pread(fd, to + done, bytes - done, (off_t)at + (off_t)done);
-        sp_pulse_file_end();
+        sp_liveness_file_end();
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
@@ -152,9 +152,9 @@ sp_status sp_file_open(const char *path, int flags, int *fd)
     assert(path && fd);
     /* With O_NONBLOCK the opening of a FIFO without a writer does not wait for ever.
      * The flag changes nothing for a regular file. */
-    sp_pulse_file_begin();
+    sp_liveness_file_begin();
     *fd = open(path, flags | O_NONBLOCK | O_CLOEXEC, 0666);
-    sp_pulse_file_end();
+    sp_liveness_file_end();
     if (*fd < 0 && errno == ELOOP && flags & O_NOFOLLOW)
         return SP_FAIL(SP_EIO, "%s: a symbolic link, which is not followed here", path);
     if (*fd < 0)
@@ -237,9 +237,9 @@ static sp_status replace_counted(const char *path, const char *data, size_t byte
 {
     sp_status rc;
 
-    sp_pulse_file_begin();
+    sp_liveness_file_begin();
     rc = replace(path, data, bytes, writer, is_flushed);
-    sp_pulse_file_end();
+    sp_liveness_file_end();
     return rc;
 }
 
@@ -296,11 +296,11 @@ sp_status sp_file_append(int fd, const char *path, const struct iovec *piece, in
     for (int i = 0; i < n; i++)
         bytes += (ssize_t)piece[i].iov_len;
     *end = lseek(fd, 0, SEEK_END);
-    sp_pulse_file_begin();
+    sp_liveness_file_begin();
     do
         written = writev(fd, piece, n);
     while (written < 0 && errno == EINTR);
-    sp_pulse_file_end();
+    sp_liveness_file_end();
     if (written != bytes) {
         const int error = written < 0 ? errno : ENOSPC;
 

@@ -57,12 +57,12 @@ typedef struct bench_options {
     /* sp_device_kind and sp_precision; BENCH_NONE: run.device and train.precision of
      * the deck, of commands without a deck the CPU and fp32. */
     int device, precision;
-    const char *shard; /* file to read voxels from; NULL: a shape */
-    const char *shape; /* NULL: terrain */
-    const char *code;  /* file with the table of the machine code */
-    const char *out;   /* file that `voxels` writes */
-    int64_t samples;   /* number of samples in it */
-    int64_t sample;    /* number of the sample in --shard */
+    const char *shard;  /* file to read voxels from; NULL: a shape */
+    const char *shape;  /* NULL: terrain */
+    const char *code;   /* file with the table of the machine code */
+    const char *out;    /* file that `voxels` writes */
+    int64_t samples;    /* number of samples in it */
+    int64_t sample;     /* number of the sample in --shard */
     sp_command command; /* deck, overrides and their config */
 } bench_options;
 
@@ -223,15 +223,16 @@ sp_status bench_renew(bench *b, const bench_job *job, double rate, double *ceili
 
 /* ---- bench_tensor.c: memory of the backend ---- */
 /* Allocates n random numbers in (-1, 1) from the arena; results computed from them have
- * no denormals. bench_take_value: n times `value`. */
-sp_status bench_take_random(bench *b, sp_arena *arena, int64_t n, float **out);
-sp_status bench_take_value(bench *b, sp_arena *arena, int64_t n, float value,
-                           float **out);
+ * no denormals. bench_alloc_value: n times `value`. */
+sp_status bench_alloc_random(bench *b, sp_arena *arena, int64_t n, float **out);
+sp_status bench_alloc_value(bench *b, sp_arena *arena, int64_t n, float value,
+                            float **out);
 /* Allocates n labels; row i has label i % c. */
-sp_status bench_take_labels(bench *b, sp_arena *arena, int64_t n, int c, int32_t **out);
+sp_status bench_alloc_labels(bench *b, sp_arena *arena, int64_t n, int c,
+                             int32_t **out);
 /* Allocates a tensor [n, c] of random numbers, with elements and pitch of the network's
  * activations. */
-sp_status bench_take_tensor(bench *b, sp_arena *arena, int64_t n, int c, sp_tensor *t);
+sp_status bench_alloc_tensor(bench *b, sp_arena *arena, int64_t n, int c, sp_tensor *t);
 
 /* ---- bench_shapes.c ---- */
 /* Writes n distinct coordinates [n][3] of a shape: terrain (also NULL), surface,

@@ -12,8 +12,8 @@
 #include <assert.h>
 #include <math.h>
 
-#include "base/sp_log.h"
 #include "base/sp_fault.h"
+#include "base/sp_log.h"
 
 #define PATIENCE_S 1.0
 enum {
@@ -336,9 +336,9 @@ static sp_status take_stream(bench *b)
     void *gap;
 
     SP_TRY(ops->arena_create(&b->arena, 0, "stream"));
-    SP_TRY(SP_TAKE(&b->arena, n, &b->x));
-    SP_TRY(sp_arena_take(&b->arena, APART, &gap));
-    SP_TRY(SP_TAKE(&b->arena, n, &b->y));
+    SP_TRY(SP_ALLOC(&b->arena, n, &b->x));
+    SP_TRY(sp_arena_alloc(&b->arena, APART, &gap));
+    SP_TRY(SP_ALLOC(&b->arena, n, &b->y));
     b->stream_floats = n;
     return SP_OK;
 }

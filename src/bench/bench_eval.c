@@ -38,11 +38,11 @@ static sp_status eval_open_evaluation(evaluation *e)
     SP_TRY(sp_comm_agree(r->comm, sp_resources_normalize(r, &r->val)));
     SP_TRY(sp_resources_open_net(r, NULL, false));
     SP_TRY(sp_resources_open_evaluation(r));
-    SP_TRY(sp_resources_cut(r));
+    SP_TRY(sp_resources_bound_memory(r));
     SP_TRY(sp_arena_create(&e->scratch, 0, "predictions"));
-    return sp_comm_agree(
-        r->comm, sp_metrics_create(&e->metrics, r->n_classes,
-                                   sp_evaluate_parts(r, &r->evaluation)));
+    return sp_comm_agree(r->comm,
+                         sp_metrics_create(&e->metrics, r->n_classes,
+                                           sp_evaluate_parts(r, &r->evaluation)));
 }
 
 /* Times a forward pass by both clocks. */
@@ -71,7 +71,7 @@ static sp_status time_batch(void *arg, const sp_batch *batch)
     double at;
 
     sp_arena_reset(&e->scratch);
-    SP_TRY(SP_TAKE(&e->scratch, batch->n, &prediction));
+    SP_TRY(SP_ALLOC(&e->scratch, batch->n, &prediction));
     if (e->b->options->is_beside_training)
         SP_TRY(time_forward(e, batch, true, &parts->train_forward, &parts->train_cpu,
                             &logits));
@@ -105,7 +105,7 @@ static void pass_split(evaluation *e, bench_parts *parts)
     memset(parts, 0, sizeof *parts);
     e->parts = parts;
     sp_metrics_zero(&e->metrics);
-    sp_session_run_alone(e->resources.session, run_split, e);
+    sp_session_run_or_abort(e->resources.session, run_split, e);
     sp_loader_times(e->resources.evaluation.loader, &parts->plan, &parts->read);
 }
 

@@ -124,10 +124,10 @@ static sp_status pack_weights_grad(void *arg)
 static sp_status ops_take_packed(const conv_case *c, sp_arena *arena,
                                  bool is_grad_input, float **out)
 {
-    return SP_TAKE(arena,
-                   c->backend->ops->conv_pack_floats(c->backend, c->K, c->x.c, c->y.c,
-                                                     is_grad_input),
-                   out);
+    return SP_ALLOC(arena,
+                    c->backend->ops->conv_pack_floats(c->backend, c->K, c->x.c, c->y.c,
+                                                      is_grad_input),
+                    out);
 }
 
 static sp_status ops_take_case(bench *b, sp_arena *arena, conv_case *c, int64_t n_in,
@@ -135,10 +135,10 @@ static sp_status ops_take_case(bench *b, sp_arena *arena, conv_case *c, int64_t 
 {
     const int64_t weights = (int64_t)c->K * channels * channels;
 
-    SP_TRY(bench_take_tensor(b, arena, n_in, channels, &c->x));
-    SP_TRY(bench_take_tensor(b, arena, n_out, channels, &c->y));
-    SP_TRY(bench_take_random(b, arena, weights, &c->w));
-    SP_TRY(bench_take_random(b, arena, weights, &c->dw));
+    SP_TRY(bench_alloc_tensor(b, arena, n_in, channels, &c->x));
+    SP_TRY(bench_alloc_tensor(b, arena, n_out, channels, &c->y));
+    SP_TRY(bench_alloc_random(b, arena, weights, &c->w));
+    SP_TRY(bench_alloc_random(b, arena, weights, &c->dw));
     SP_TRY(ops_take_packed(c, arena, false, &c->packed));
     SP_TRY(ops_take_packed(c, arena, true, &c->packed_grad));
     SP_TRY(pack_weights(c));

@@ -97,11 +97,11 @@ static const struct {
 static sp_status rows_take_case(bench *b, sp_arena *arena, int64_t n, int c,
                                 rows_case *r)
 {
-    SP_TRY(bench_take_tensor(b, arena, n, c, &r->x));
-    SP_TRY(bench_take_tensor(b, arena, n, c, &r->y));
-    SP_TRY(bench_take_tensor(b, arena, n, c, &r->dy));
-    SP_TRY(bench_take_random(b, arena, n * c, &r->w));
-    SP_TRY(bench_take_random(b, arena, n * c, &r->g));
+    SP_TRY(bench_alloc_tensor(b, arena, n, c, &r->x));
+    SP_TRY(bench_alloc_tensor(b, arena, n, c, &r->y));
+    SP_TRY(bench_alloc_tensor(b, arena, n, c, &r->dy));
+    SP_TRY(bench_alloc_random(b, arena, n * c, &r->w));
+    SP_TRY(bench_alloc_random(b, arena, n * c, &r->g));
     /* With lr 0 the numbers do not change, however often an update is called. */
     r->optim = (sp_optim_args){.n = n * c,
                                .w = r->w,
@@ -114,15 +114,15 @@ static sp_status rows_take_case(bench *b, sp_arena *arena, int64_t n, int c,
                                .beta2 = 0.999,
                                .eps = 1e-8,
                                .t = 1};
-    SP_TRY(bench_take_random(b, arena, n * c, &r->optim.m));
+    SP_TRY(bench_alloc_random(b, arena, n * c, &r->optim.m));
     /* Second moments are not negative. */
-    SP_TRY(bench_take_value(b, arena, n * c, 1, &r->optim.v));
+    SP_TRY(bench_alloc_value(b, arena, n * c, 1, &r->optim.v));
     r->logits = (sp_tensor){r->w, n, c, c, SP_ELEM_F32};
     r->dlogits = (sp_tensor){r->g, n, c, c, SP_ELEM_F32};
-    SP_TRY(bench_take_value(b, arena, c, 0.9f, &r->scale));
-    SP_TRY(bench_take_value(b, arena, c, 0.01f, &r->shift));
-    SP_TRY(SP_TAKE(arena, 2 * c, &r->sums));
-    return bench_take_labels(b, arena, n, c, &r->label);
+    SP_TRY(bench_alloc_value(b, arena, c, 0.9f, &r->scale));
+    SP_TRY(bench_alloc_value(b, arena, c, 0.01f, &r->shift));
+    SP_TRY(SP_ALLOC(arena, 2 * c, &r->sums));
+    return bench_alloc_labels(b, arena, n, c, &r->label);
 }
 
 sp_status bench_rows(bench *b, sp_arena *arena, const bench_voxels *v, int c)

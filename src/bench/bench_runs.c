@@ -6,21 +6,21 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/sp_liveness.h"
 #include "base/sp_log.h"
-#include "base/sp_pulse.h"
 
 enum { PEAKS = 5 }; /* timings before the runs, and again after them */
 
 void bench_runs_clock(bench_parts *parts, int sign)
 {
-    sp_pulse pulse;
+    sp_liveness liveness;
 
     assert(sign == 1 || sign == -1);
-    sp_pulse_read(&pulse);
+    sp_liveness_read(&liveness);
     parts->all += sign * sp_now_s();
     parts->cpu += sign * sp_clock_s(CLOCK_THREAD_CPUTIME_ID);
     parts->process_cpu += sign * sp_clock_s(CLOCK_PROCESS_CPUTIME_ID);
-    parts->waited += sign * pulse.waited_s;
+    parts->waited += sign * liveness.waited_s;
 }
 
 /* Ranks that share cores are timed in turns, and would together have more than the

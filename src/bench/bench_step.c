@@ -88,7 +88,7 @@ void bench_training_step(bench_training *t, bench_parts *parts)
 
     memset(parts, 0, sizeof *parts);
     bench_runs_clock(parts, -1);
-    sp_session_run_alone(t->resources.session, bench_step_run, &clock);
+    sp_session_run_or_abort(t->resources.session, bench_step_run, &clock);
     sp_loader_times(t->resources.loader, &parts->plan, &parts->read);
     bench_runs_clock(parts, 1);
 }

@@ -121,7 +121,7 @@ static void time_way(sums *s)
         s->us[s->way][k] = NAN;
     if (open_way(s, &ways[s->way])) {
         session->transport = &s->transport;
-        sp_session_run_alone(session, time_sums, s);
+        sp_session_run_or_abort(session, time_sums, s);
         session->transport = NULL;
     }
     sp_transport_close(&s->transport);
@@ -146,8 +146,8 @@ static sp_status take_vectors(sums *s)
 
     SP_TRY(bench_device_open(s->b, be));
     SP_TRY(be->ops->arena_create(&s->arena, 1 << 20, "sums"));
-    SP_TRY(SP_TAKE(&s->arena, MOST_DOUBLES, &s->from));
-    SP_TRY(SP_TAKE(&s->arena, MOST_DOUBLES, &s->to));
+    SP_TRY(SP_ALLOC(&s->arena, MOST_DOUBLES, &s->from));
+    SP_TRY(SP_ALLOC(&s->arena, MOST_DOUBLES, &s->to));
     for (int i = 0; i < MOST_DOUBLES; i++)
         host[i] = 1 + s->resources.comm->rank;
     return be->ops->upload(be, s->from, host, sizeof host);

@@ -10,13 +10,13 @@
 static sp_status stage(bench *b, size_t bytes, void *out)
 {
     sp_arena_reset(&b->staging);
-    return sp_arena_take(&b->staging, bytes, out);
+    return sp_arena_alloc(&b->staging, bytes, out);
 }
 
 static sp_status take_copy(bench *b, sp_arena *arena, const void *host, size_t bytes,
                            void **out)
 {
-    SP_TRY(sp_arena_take(arena, bytes, out));
+    SP_TRY(sp_arena_alloc(arena, bytes, out));
     return b->backend.ops->upload(&b->backend, *out, host, bytes);
 }
 
@@ -32,7 +32,7 @@ static void tensor_draw(int64_t n, float *out)
     }
 }
 
-sp_status bench_take_random(bench *b, sp_arena *arena, int64_t n, float **out)
+sp_status bench_alloc_random(bench *b, sp_arena *arena, int64_t n, float **out)
 {
     const size_t bytes = (size_t)n * sizeof(float);
     float *host;
@@ -43,8 +43,8 @@ sp_status bench_take_random(bench *b, sp_arena *arena, int64_t n, float **out)
     return take_copy(b, arena, host, bytes, (void **)out);
 }
 
-sp_status bench_take_value(bench *b, sp_arena *arena, int64_t n, float value,
-                           float **out)
+sp_status bench_alloc_value(bench *b, sp_arena *arena, int64_t n, float value,
+                            float **out)
 {
     const size_t bytes = (size_t)n * sizeof(float);
     float *host;
@@ -56,7 +56,7 @@ sp_status bench_take_value(bench *b, sp_arena *arena, int64_t n, float value,
     return take_copy(b, arena, host, bytes, (void **)out);
 }
 
-sp_status bench_take_labels(bench *b, sp_arena *arena, int64_t n, int c, int32_t **out)
+sp_status bench_alloc_labels(bench *b, sp_arena *arena, int64_t n, int c, int32_t **out)
 {
     const size_t bytes = (size_t)n * sizeof(int32_t);
     int32_t *host;
@@ -81,7 +81,7 @@ static void halve(float *data, int64_t n)
     }
 }
 
-sp_status bench_take_tensor(bench *b, sp_arena *arena, int64_t n, int c, sp_tensor *t)
+sp_status bench_alloc_tensor(bench *b, sp_arena *arena, int64_t n, int c, sp_tensor *t)
 {
     const bool is_host = b->backend.ops->is_host;
     const sp_elem elem = b->backend.precision == SP_BF16 ? SP_ELEM_BF16 : SP_ELEM_F32;

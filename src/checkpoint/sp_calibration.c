@@ -120,36 +120,36 @@ double sp_calibration_threshold(const sp_calibration *c, double q)
 
 /* ---- bytes ---- */
 
-void sp_calibration_wire(sp_wire *wire, sp_calibration **calibration)
+void sp_calibration_serialize(sp_serial *serial, sp_calibration **calibration)
 {
     int revision = REVISION;
     sp_calibration *c;
 
-    if (!sp_wire_struct(wire, (void **)calibration, sizeof **calibration))
+    if (!sp_serial_struct(serial, (void **)calibration, sizeof **calibration))
         return;
     c = *calibration;
-    sp_wire_bytes(wire, &c->temperature, sizeof c->temperature);
-    sp_wire_bytes(wire, &c->n_classes, sizeof c->n_classes);
-    sp_wire_bytes(wire, &c->n_features, sizeof c->n_features);
-    sp_wire_bytes(wire, &revision, sizeof revision);
-    if (wire->rc == SP_OK && revision != REVISION)
-        wire->rc = SP_FAIL(SP_EDATA, "a calibration of another version");
-    if (wire->rc == SP_OK &&
+    sp_serial_bytes(serial, &c->temperature, sizeof c->temperature);
+    sp_serial_bytes(serial, &c->n_classes, sizeof c->n_classes);
+    sp_serial_bytes(serial, &c->n_features, sizeof c->n_features);
+    sp_serial_bytes(serial, &revision, sizeof revision);
+    if (serial->rc == SP_OK && revision != REVISION)
+        serial->rc = SP_FAIL(SP_EDATA, "a calibration of another version");
+    if (serial->rc == SP_OK &&
         !(c->temperature > 0 && isfinite(c->temperature) && c->n_classes >= 1 &&
           c->n_classes <= SP_CALIBRATION_CLASSES && c->n_features >= 0 &&
           sp_calibration_has_room(c->n_classes, c->n_features)))
-        wire->rc = SP_FAIL(SP_EDATA, "a calibration of %d classes, %d features",
-                           c->n_classes, c->n_features);
-    if (wire->rc != SP_OK)
+        serial->rc = SP_FAIL(SP_EDATA, "a calibration of %d classes, %d features",
+                             c->n_classes, c->n_features);
+    if (serial->rc != SP_OK)
         return;
-    sp_wire_array(wire, (void **)&c->count, c->n_classes, sizeof *c->count);
-    sp_wire_array(wire, (void **)&c->quantile, SP_CALIBRATION_STEPS + 1,
-                  sizeof *c->quantile);
-    sp_wire_array(wire, (void **)&c->mean, (int64_t)c->n_classes * c->n_features,
-                  sizeof *c->mean);
-    sp_wire_array(wire, (void **)&c->whiten,
-                  (int64_t)c->n_classes * c->n_features * c->n_features,
-                  sizeof *c->whiten);
-    if (wire->rc == SP_OK && !(c->count && c->quantile && c->mean && c->whiten))
-        wire->rc = SP_FAIL(SP_EDATA, "a calibration without its numbers");
+    sp_serial_array(serial, (void **)&c->count, c->n_classes, sizeof *c->count);
+    sp_serial_array(serial, (void **)&c->quantile, SP_CALIBRATION_STEPS + 1,
+                    sizeof *c->quantile);
+    sp_serial_array(serial, (void **)&c->mean, (int64_t)c->n_classes * c->n_features,
+                    sizeof *c->mean);
+    sp_serial_array(serial, (void **)&c->whiten,
+                    (int64_t)c->n_classes * c->n_features * c->n_features,
+                    sizeof *c->whiten);
+    if (serial->rc == SP_OK && !(c->count && c->quantile && c->mean && c->whiten))
+        serial->rc = SP_FAIL(SP_EDATA, "a calibration without its numbers");
 }

@@ -24,7 +24,7 @@
 #ifndef SP_CALIBRATION_H
 #define SP_CALIBRATION_H
 
-#include "base/sp_wire.h"
+#include "base/sp_serial.h"
 
 struct sp_h5; /* h5/sp_h5.h */
 
@@ -72,6 +72,6 @@ double sp_calibration_threshold(const sp_calibration *calibration, double q);
 sp_status sp_calibration_write(struct sp_h5 *file, const sp_calibration *calibration);
 sp_status sp_calibration_read(struct sp_h5 *file, sp_calibration **calibration);
 /* Writes it, or its absence, to bytes or reads it from them. */
-void sp_calibration_wire(sp_wire *wire, sp_calibration **calibration);
+void sp_calibration_serialize(sp_serial *serial, sp_calibration **calibration);
 
 #endif

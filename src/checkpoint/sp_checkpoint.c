@@ -1,7 +1,7 @@
 /* Layout (input/SCHEMA):
  *   /params/<layer>/<weight|bias>               float32
  *   /buffers/<layer>/<running_mean|running_var> float32
- *   /optim/<...>/<layer>/<weight|bias>          float32: the groups of sp_kept
+ *   /optim/<...>/<layer>/<weight|bias>          float32: the groups of sp_optim_states
  *   /ema/<layer>/<...>, /ema_buffers/<...>      float32: averages, with train.ema
  *   /normalization/mean, std                    float64, if features are normalized
  *   /loss/class_weights                         float64, if classes are weighted
@@ -23,11 +23,11 @@
 #include <unistd.h>
 
 #include "base/sp_crc.h"
+#include "base/sp_fault.h"
 #include "base/sp_file.h"
 #include "base/sp_log.h"
 #include "base/sp_number.h"
 #include "h5/sp_h5.h"
-#include "base/sp_fault.h"
 
 enum { MAX_PATH = 256 };
 
@@ -160,12 +160,12 @@ static sp_status read_group(sp_h5 *file, const char *group, const sp_param *para
 /* The datasets of kept value i. */
 static const sp_param *kept_params(const sp_graph *graph, int i)
 {
-    return sp_kept[i].is_of_buffers ? graph->buffer : graph->param;
+    return sp_optim_states[i].is_of_buffers ? graph->buffer : graph->param;
 }
 
 static int kept_count(const sp_graph *graph, int i)
 {
-    return sp_kept[i].is_of_buffers ? graph->n_buffers : graph->n_params;
+    return sp_optim_states[i].is_of_buffers ? graph->n_buffers : graph->n_params;
 }
 
 static sp_status checkpoint_write_arrays(sp_h5 *file, const sp_graph *graph,
@@ -175,10 +175,10 @@ static sp_status checkpoint_write_arrays(sp_h5 *file, const sp_graph *graph,
 
     SP_TRY(write_group(file, "/params", graph->param, graph->n_params, a->param));
     SP_TRY(write_group(file, "/buffers", graph->buffer, graph->n_buffers, a->running));
-    for (int i = 0; optim && i < SP_N_KEPT; i++)
-        if (optim->kept[i])
-            SP_TRY(write_group(file, sp_kept[i].group, kept_params(graph, i),
-                               kept_count(graph, i), optim->kept[i]));
+    for (int i = 0; optim && i < SP_N_OPTIM_STATES; i++)
+        if (optim->state[i])
+            SP_TRY(write_group(file, sp_optim_states[i].group, kept_params(graph, i),
+                               kept_count(graph, i), optim->state[i]));
     if (a->on_written)
         a->on_written(a->arg);
     return SP_OK;
@@ -380,17 +380,17 @@ sp_status sp_checkpoint_read_open_state(sp_h5 *file, sp_checkpoint_state *state,
  */
 static sp_status read_optim(sp_h5 *file, const sp_graph *graph, sp_optim *optim)
 {
-    for (int i = 0; i < SP_N_KEPT; i++)
-        if (!sp_kept[i].is_average &&
-            sp_h5_has(file, sp_kept[i].group) != (optim->kept[i] != NULL)) {
+    for (int i = 0; i < SP_N_OPTIM_STATES; i++)
+        if (!sp_optim_states[i].is_average &&
+            sp_h5_has(file, sp_optim_states[i].group) != (optim->state[i] != NULL)) {
             sp_log_warn0("%s has no state of this optimizer: it starts from zero",
                          sp_h5_path(file));
             return SP_OK;
         }
-    for (int i = 0; i < SP_N_KEPT; i++)
-        if (optim->kept[i] && !sp_kept[i].is_average)
-            SP_TRY(read_group(file, sp_kept[i].group, graph->param, graph->n_params,
-                              optim->kept[i]));
+    for (int i = 0; i < SP_N_OPTIM_STATES; i++)
+        if (optim->state[i] && !sp_optim_states[i].is_average)
+            SP_TRY(read_group(file, sp_optim_states[i].group, graph->param,
+                              graph->n_params, optim->state[i]));
     return sp_h5_attr_read_int(file, "/", "updates", &optim->t);
 }
 
@@ -400,21 +400,22 @@ static sp_status read_averages(sp_h5 *file, const sp_graph *graph, const float *
 {
     int64_t updates = 1;
 
-    if (optim->kept[SP_KEPT_EMA] && !sp_h5_has(file, sp_kept[SP_KEPT_EMA].group))
+    if (optim->state[SP_OPTIM_STATE_EMA] &&
+        !sp_h5_has(file, sp_optim_states[SP_OPTIM_STATE_EMA].group))
         sp_log_info("%s has no averaged weights: the average begins here",
                     sp_h5_path(file));
     else
         SP_TRY(sp_h5_attr_read_int(file, "/", "updates", &updates));
     optim->is_averaging = updates > 0;
-    for (int i = 0; i < SP_N_KEPT; i++) {
-        if (!optim->kept[i] || !sp_kept[i].is_average)
+    for (int i = 0; i < SP_N_OPTIM_STATES; i++) {
+        if (!optim->state[i] || !sp_optim_states[i].is_average)
             continue;
-        if (sp_h5_has(file, sp_kept[SP_KEPT_EMA].group))
-            SP_TRY(read_group(file, sp_kept[i].group, kept_params(graph, i),
-                              kept_count(graph, i), optim->kept[i]));
+        if (sp_h5_has(file, sp_optim_states[SP_OPTIM_STATE_EMA].group))
+            SP_TRY(read_group(file, sp_optim_states[i].group, kept_params(graph, i),
+                              kept_count(graph, i), optim->state[i]));
         else
-            memcpy(optim->kept[i], sp_kept[i].is_of_buffers ? running : param,
-                   (size_t)sp_kept_floats(graph, i) * sizeof(float));
+            memcpy(optim->state[i], sp_optim_states[i].is_of_buffers ? running : param,
+                   (size_t)sp_optim_state_floats(graph, i) * sizeof(float));
     }
     return SP_OK;
 }
@@ -466,8 +467,9 @@ sp_status sp_checkpoint_groups(sp_h5 *file, sp_weights_use use, const char **par
 {
     const bool is_average = use == SP_WEIGHTS_EMA;
 
-    *params = is_average ? sp_kept[SP_KEPT_EMA].group : "/params";
-    *buffers = is_average ? sp_kept[SP_KEPT_EMA_BUFFERS].group : "/buffers";
+    *params = is_average ? sp_optim_states[SP_OPTIM_STATE_EMA].group : "/params";
+    *buffers =
+        is_average ? sp_optim_states[SP_OPTIM_STATE_EMA_BUFFERS].group : "/buffers";
     if (!is_average || sp_h5_has(file, *params))
         return SP_OK;
     return SP_FAIL(SP_EDATA,

@@ -5,16 +5,16 @@
 #ifndef SP_CHECKPOINT_H
 #define SP_CHECKPOINT_H
 
-#include "data/sp_sampler.h"
 #include "comm/sp_comm.h"
+#include "data/sp_sampler.h"
 #include "deck/sp_deck.h"
 
 struct sp_calibration; /* checkpoint/sp_calibration.h */
-struct sp_dataset; /* data/sp_shard.h */
-struct sp_graph;   /* net/sp_graph.h */
-struct sp_h5;      /* h5/sp_h5.h */
-struct sp_optim;   /* net/sp_optim.h */
-struct sp_recipe;  /* data/sp_recipe.h */
+struct sp_dataset;     /* data/sp_shard.h */
+struct sp_graph;       /* net/sp_graph.h */
+struct sp_h5;          /* h5/sp_h5.h */
+struct sp_optim;       /* net/sp_optim.h */
+struct sp_recipe;      /* data/sp_recipe.h */
 
 /* State of a run that a checkpoint stores besides its arrays. */
 typedef struct sp_checkpoint_state {
@@ -57,8 +57,9 @@ typedef struct sp_normalization {
 void sp_normalization_destroy(sp_normalization *normalization);
 /* Writes the normalization without its calibration to bytes, or reads it into a zeroed
  * one. Local. */
-struct sp_wire;
-void sp_normalization_wire(struct sp_wire *wire, sp_normalization *normalization);
+struct sp_serial;
+void sp_normalization_serialize(struct sp_serial *serial,
+                                sp_normalization *normalization);
 /* Collective, agreed: copies rank 0's normalization to all ranks; the other ranks pass
  * a zeroed one. */
 sp_status sp_normalization_bcast(sp_normalization *normalization, sp_comm *comm);

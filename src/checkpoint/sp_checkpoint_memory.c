@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/sp_wire.h"
+#include "base/sp_serial.h"
 #include "checkpoint/sp_calibration.h"
 #include "checkpoint/sp_checkpoint_internal.h"
 #include "data/sp_recipe.h"
@@ -31,18 +31,18 @@ void sp_normalization_destroy(sp_normalization *normalization)
     memset(normalization, 0, sizeof *normalization);
 }
 
-void sp_normalization_wire(sp_wire *wire, sp_normalization *n)
+void sp_normalization_serialize(sp_serial *serial, sp_normalization *n)
 {
-    sp_wire_bytes(wire, &n->n_columns, sizeof n->n_columns);
-    sp_wire_bytes(wire, &n->n_classes, sizeof n->n_classes);
-    sp_wire_texts(wire, &n->name, n->n_columns);
-    sp_wire_texts(wire, &n->class_name, n->n_classes);
-    sp_wire_texts(wire, &n->class_code, n->n_classes);
-    sp_wire_array(wire, (void **)&n->mean, n->n_columns, sizeof *n->mean);
-    sp_wire_array(wire, (void **)&n->std, n->n_columns, sizeof *n->std);
-    sp_wire_array(wire, (void **)&n->class_weight, n->n_classes,
-                  sizeof *n->class_weight);
-    sp_recipe_wire(wire, &n->recipe);
+    sp_serial_bytes(serial, &n->n_columns, sizeof n->n_columns);
+    sp_serial_bytes(serial, &n->n_classes, sizeof n->n_classes);
+    sp_serial_texts(serial, &n->name, n->n_columns);
+    sp_serial_texts(serial, &n->class_name, n->n_classes);
+    sp_serial_texts(serial, &n->class_code, n->n_classes);
+    sp_serial_array(serial, (void **)&n->mean, n->n_columns, sizeof *n->mean);
+    sp_serial_array(serial, (void **)&n->std, n->n_columns, sizeof *n->std);
+    sp_serial_array(serial, (void **)&n->class_weight, n->n_classes,
+                    sizeof *n->class_weight);
+    sp_recipe_serialize(serial, &n->recipe);
 }
 
 /* ---- state ---- */

@@ -7,30 +7,31 @@
 #include <string.h>
 
 #include "base/sp_list.h"
-#include "data/sp_recipe.h"
 #include "checkpoint/sp_calibration.h"
 #include "checkpoint/sp_checkpoint_internal.h"
+#include "data/sp_recipe.h"
 
-static void normalization_wire_all(sp_wire *wire, sp_normalization *normalization)
+static void normalization_serialize_all(sp_serial *serial,
+                                        sp_normalization *normalization)
 {
-    sp_normalization_wire(wire, normalization);
-    sp_calibration_wire(wire, &normalization->calibration);
+    sp_normalization_serialize(serial, normalization);
+    sp_calibration_serialize(serial, &normalization->calibration);
 }
 
 sp_status sp_normalization_bcast(sp_normalization *normalization, sp_comm *comm)
 {
-    sp_wire wire = {0};
+    sp_serial serial = {0};
     sp_status rc;
 
     assert(normalization && comm);
     if (comm->rank == 0)
-        normalization_wire_all(&wire, normalization);
-    rc = sp_comm_bcast_wire(comm, &wire);
+        normalization_serialize_all(&serial, normalization);
+    rc = sp_comm_bcast_serial(comm, &serial);
     if (rc == SP_OK && comm->rank != 0)
-        normalization_wire_all(&wire, normalization);
+        normalization_serialize_all(&serial, normalization);
     if (rc == SP_OK)
-        rc = wire.rc;
-    free(wire.data);
+        rc = serial.rc;
+    free(serial.data);
     return sp_comm_agree(comm, rc);
 }
 

@@ -9,11 +9,11 @@
 #include <unistd.h>
 
 #include "base/sp_list.h"
+#include "base/sp_liveness.h"
 #include "base/sp_log.h"
 #include "base/sp_machine.h"
-#include "comm/sp_launcher.h"
-#include "base/sp_pulse.h"
 #include "comm/sp_comm_internal.h"
+#include "comm/sp_launcher.h"
 
 /* ---- start and end ---- */
 
@@ -98,7 +98,7 @@ void sp_comm_close(sp_comm *comm)
 void sp_comm_abort(sp_comm *comm, sp_status code)
 {
     assert(code != SP_OK);
-    sp_pulse_leave((int)code);
+    sp_exit_request((int)code);
     sp_log_deliver();
     if (comm && comm->impl && comm->impl->has_mpi)
         MPI_Abort(MPI_COMM_WORLD, (int)code);

@@ -6,7 +6,7 @@
  *   sp_comm_iallreduce  --+--> sp_node: ranks of one node; short vectors, and vectors
  *                         |       in memory of sp_comm_alloc (sp_comm_node.h)
  *                         +--> MPI_Iallreduce: all others, in pieces of at most 1 GiB
- *   sp_comm_test, wait  poll both; count polls for the watchdog (sp_pulse.h)
+ *   sp_comm_test, wait  poll both; count polls for the watchdog (sp_liveness.h)
  *   sp_comm_agree       one status for all ranks, and the first failing rank's record
  *   sp_comm_close       barriers, MPI_Finalize
  *
@@ -101,7 +101,7 @@ void sp_comm_close(sp_comm *comm);
 /* Ends all ranks with this exit status; does not return. Local. */
 void sp_comm_abort(sp_comm *comm, sp_status code) __attribute__((noreturn));
 
-/* Called by a wait when the watchdog has ordered the process to end (sp_pulse.h):
+/* Called by a wait when the watchdog has ordered the process to end (sp_liveness.h):
  * sp_comm_abort in a program, since sp_comm_open sets it; elsewhere NULL. */
 extern void (*sp_comm_on_leave)(sp_comm *comm, sp_status code);
 
@@ -159,11 +159,11 @@ sp_status sp_comm_bcast(sp_comm *comm, void *data, size_t bytes, int root);
  * array: an array of no bytes is not NULL. `bytes` is the same on all ranks. Collective
  * over the world; all ranks return the same status. SP_EMEM. */
 sp_status sp_comm_bcast_array(sp_comm *comm, void **data, size_t bytes, int root);
-/* Broadcasts the bytes that rank 0 has written to its wire (base/sp_wire.h), or its
- * failure; every rank can then read them. The caller frees wire->data, after a failure
- * too. Collective over the world, agreed. SP_EMEM. */
-struct sp_wire;
-sp_status sp_comm_bcast_wire(sp_comm *comm, struct sp_wire *wire);
+/* Broadcasts the bytes that rank 0 has written to its buffer (base/sp_serial.h), or its
+ * failure; every rank can then read them. The caller frees serial->data, after a
+ * failure too. Collective over the world, agreed. SP_EMEM. */
+struct sp_serial;
+sp_status sp_comm_bcast_serial(sp_comm *comm, struct sp_serial *serial);
 /* Bytes that all ranks read, of which a node has one copy. Zero it to begin. */
 typedef struct sp_common {
     void *data;

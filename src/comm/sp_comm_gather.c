@@ -3,7 +3,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "base/sp_wire.h"
+#include "base/sp_serial.h"
 #include "comm/sp_comm_internal.h"
 
 enum { TAG = 1 };
@@ -154,15 +154,15 @@ sp_status sp_comm_bcast_array(sp_comm *comm, void **data, size_t bytes, int root
     return is_there ? sp_comm_bcast(comm, *data, bytes, root) : SP_OK;
 }
 
-sp_status sp_comm_bcast_wire(sp_comm *comm, sp_wire *wire)
+sp_status sp_comm_bcast_serial(sp_comm *comm, sp_serial *serial)
 {
-    uint64_t size = wire->size;
+    uint64_t size = serial->size;
 
-    SP_TRY(sp_comm_agree(comm, wire->rc));
+    SP_TRY(sp_comm_agree(comm, serial->rc));
     SP_TRY(sp_comm_bcast(comm, &size, sizeof size, 0));
-    wire->size = size;
-    wire->is_reading = true;
-    return sp_comm_bcast_array(comm, (void **)&wire->data, size, 0);
+    serial->size = size;
+    serial->is_reading = true;
+    return sp_comm_bcast_array(comm, (void **)&serial->data, size, 0);
 }
 
 /* ---- one copy of a node ---- */

@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "base/sp_list.h"
+#include "base/sp_liveness.h"
 #include "base/sp_machine.h"
-#include "base/sp_pulse.h"
 #include "comm/sp_comm_internal.h"
 
 enum { HUGE_PAGE = 2 << 20 };
@@ -78,21 +78,21 @@ sp_status sp_comm_wait_for(sp_comm *comm, bool is_for_others, sp_comm_test_fn *t
     sp_status rc = SP_OK;
 
     if (is_for_others)
-        sp_pulse_wait_begin();
+        sp_liveness_wait_begin();
     for (int n_tests = 0; rc == SP_OK && !is_done; n_tests += n_tests < INT_MAX) {
         progress(comm);
         rc = test(arg, &is_done);
         if (rc != SP_OK || is_done)
             break;
         /* The watchdog has reported a lost rank: this wait would never end. */
-        if (sp_pulse_leaving() && sp_comm_on_leave)
-            sp_comm_on_leave(comm, (sp_status)sp_pulse_leaving());
+        if (sp_exit_requested() && sp_comm_on_leave)
+            sp_comm_on_leave(comm, (sp_status)sp_exit_requested());
         if (is_for_others)
-            sp_pulse_wait_turn();
+            sp_liveness_wait_poll();
         pause_between_tests(comm, n_tests);
     }
     if (is_for_others)
-        sp_pulse_wait_end();
+        sp_liveness_wait_end();
     return rc;
 }
 

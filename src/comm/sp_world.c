@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/sp_pulse.h"
+#include "base/sp_liveness.h"
 #include "base/sp_signal.h"
 #include "base/sp_thread.h"
 #include "comm/sp_comm.h"
@@ -42,15 +42,15 @@ static void sleep_ms(int ms)
 /* ---- connecting with rank 0 ---- */
 
 /* Waits at most ms for a line. */
-static bool await_line(sp_world_wire *wire, int ms, char line[SP_WORLD_LINE])
+static bool await_line(sp_world_link *link, int ms, char line[SP_WORLD_LINE])
 {
     const double until_s = sp_world_now_s() + ms / 1000.0;
 
-    while (wire->fd >= 0 && sp_world_now_s() < until_s) {
-        struct pollfd wait = {.fd = wire->fd, .events = POLLIN};
+    while (link->fd >= 0 && sp_world_now_s() < until_s) {
+        struct pollfd wait = {.fd = link->fd, .events = POLLIN};
 
         poll(&wait, 1, ms < 100 ? ms : 100);
-        if (sp_world_hear(wire, line))
+        if (sp_world_hear(link, line))
             return true;
     }
     return false;
@@ -79,32 +79,32 @@ static int connect_with(const struct addrinfo *a)
     return fd;
 }
 
-/* Connects to rank 0 at this port and greets; the connection is in wire. False: rank 0
+/* Connects to rank 0 at this port and greets; the connection is in link. False: rank 0
  * of this run does not listen there. */
-static bool reach_port(const struct addrinfo *address, char kind, sp_world_wire *wire)
+static bool reach_port(const struct addrinfo *address, char kind, sp_world_link *link)
 {
     unsigned long long nonce, run;
     char line[SP_WORLD_LINE], host[64];
     const uint64_t node = sp_world_node(host);
 
-    *wire = (sp_world_wire){.fd = connect_with(address)};
-    if (wire->fd < 0)
+    *link = (sp_world_link){.fd = connect_with(address)};
+    if (link->fd < 0)
         return false;
-    if (!await_line(wire, SP_WORLD_ANSWER_MS, line) ||
+    if (!await_line(link, SP_WORLD_ANSWER_MS, line) ||
         sscanf(line, "sptrain-world %llx %llx", &nonce, &run) != 2 ||
         run != sp_world_run(&world.is)) {
-        sp_world_close(wire);
+        sp_world_close(link);
         return false;
     }
     snprintf(line, sizeof line, "hello %llx %llx %d %d %c %llx %s\n", nonce, run,
              world.is.rank, world.is.size, kind, (unsigned long long)node, host);
-    sp_world_say(wire->fd, line);
+    sp_world_say(link->fd, line);
     return true;
 }
 
 /* Connects to the port of a host, trying each of its addresses. is_known: the host's
  * name is. */
-static bool reach_host(const char *host, int number, char kind, sp_world_wire *wire,
+static bool reach_host(const char *host, int number, char kind, sp_world_link *link,
                        bool *is_known)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
@@ -117,13 +117,13 @@ static bool reach_host(const char *host, int number, char kind, sp_world_wire *w
     if (!*is_known)
         return false;
     for (struct addrinfo *a = all; a && !is_there; a = a->ai_next)
-        is_there = reach_port(a, kind, wire);
+        is_there = reach_port(a, kind, link);
     freeaddrinfo(all);
     return is_there;
 }
 
 /* Tries all ports of all addresses of MASTER_ADDR once. */
-static bool reach_rank_0(sp_world_wire *tether, sp_world_wire *pmi)
+static bool reach_rank_0(sp_world_link *tether, sp_world_link *pmi)
 {
     const int first = sp_world_port(&world.is);
     bool is_there = false, is_known = true; /* or may be known a little later */
@@ -139,7 +139,7 @@ static bool reach_rank_0(sp_world_wire *tether, sp_world_wire *pmi)
 }
 
 /* Waits until rank 0 sends "go". *is_back: it left before; it must be found again. */
-static sp_status await_go(sp_world_wire *tether, const sp_world_clock *clock,
+static sp_status await_go(sp_world_link *tether, const sp_world_clock *clock,
                           bool *is_back)
 {
     sp_world_clock later = *clock;
@@ -169,7 +169,7 @@ static sp_status await_go(sp_world_wire *tether, const sp_world_clock *clock,
  * The hello of a second one ends the first one's start too. */
 static sp_status refuse_second(int port)
 {
-    sp_world_wire other = {.fd = -1};
+    sp_world_link other = {.fd = -1};
     char line[SP_WORLD_LINE];
     int code, at;
     bool is_known;
@@ -200,7 +200,7 @@ static sp_status become_rank_0(sp_world_clock *clock)
 static sp_status join_rank_0(sp_world_clock *clock)
 {
     const int first = sp_world_port(&world.is);
-    sp_world_wire tether = {.fd = -1}, pmi = {.fd = -1};
+    sp_world_link tether = {.fd = -1}, pmi = {.fd = -1};
     bool is_back = true;
     int pause_ms = 50;
 
@@ -243,23 +243,23 @@ static void leave_after(int code, const char *text)
             return;
         sleep_ms(50);
     }
-    if (!sp_pulse_leaving()) {
+    if (!sp_exit_requested()) {
         if (*text) {
             sp_world_node(host);
             dprintf(STDERR_FILENO, "sptrain: rank %d host %s: error: %s\n",
                     world.is.rank, host, text);
         }
-        sp_pulse_leave(code);
+        sp_exit_request(code);
     }
     sleep_ms(2 * GRACE_MS);
     if (!world.is_over)
-        _exit(sp_pulse_leaving());
+        _exit(sp_exit_requested());
 }
 
 /* Waits for rank 0's message, or for its end. */
 static void *guard(void *arg)
 {
-    sp_world_wire tether = {.fd = world.tether};
+    sp_world_link tether = {.fd = world.tether};
     char line[SP_WORLD_LINE];
     int code = SP_EMPI, at = 0;
 

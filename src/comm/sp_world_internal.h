@@ -15,12 +15,12 @@
 enum { SP_WORLD_PORTS = 16, SP_WORLD_LINE = 512, SP_WORLD_ANSWER_MS = 2000 };
 
 /* A connection and the unfinished line that it has sent. */
-typedef struct sp_world_wire {
+typedef struct sp_world_link {
     int fd;         /* -1: closed */
     double until_s; /* of connections without a greeting */
     size_t used;
     char line[SP_WORLD_LINE];
-} sp_world_wire;
+} sp_world_link;
 
 /* The time since the start began. */
 typedef struct sp_world_clock {
@@ -31,9 +31,9 @@ typedef struct sp_world_clock {
 /* Sends a line, which ends in a line feed. Local. */
 void sp_world_say(int fd, const char *line);
 /* Removes one line, without its end, from the received bytes. False if no line is
- * complete; closes the wire if its other end is closed or a line is too long. Local. */
-bool sp_world_hear(sp_world_wire *wire, char line[SP_WORLD_LINE]);
-void sp_world_close(sp_world_wire *wire);
+ * complete; closes the link if its other end is closed or a line is too long. Local. */
+bool sp_world_hear(sp_world_link *link, char line[SP_WORLD_LINE]);
+void sp_world_close(sp_world_link *link);
 /* Sends small messages immediately, and detects a lost host. Local. */
 void sp_world_options(int fd);
 /* The name of this run, so that runs with adjacent ports do not mix. */

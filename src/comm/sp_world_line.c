@@ -29,39 +29,39 @@ void sp_world_say(int fd, const char *line)
     }
 }
 
-void sp_world_close(sp_world_wire *wire)
+void sp_world_close(sp_world_link *link)
 {
-    if (wire->fd >= 0)
-        close(wire->fd);
-    wire->fd = -1;
-    wire->used = 0;
+    if (link->fd >= 0)
+        close(link->fd);
+    link->fd = -1;
+    link->used = 0;
 }
 
-bool sp_world_hear(sp_world_wire *wire, char line[SP_WORLD_LINE])
+bool sp_world_hear(sp_world_link *link, char line[SP_WORLD_LINE])
 {
-    char *end = memchr(wire->line, '\n', wire->used);
+    char *end = memchr(link->line, '\n', link->used);
 
     if (!end) {
-        const ssize_t n = recv(wire->fd, wire->line + wire->used,
-                               SP_WORLD_LINE - wire->used, MSG_DONTWAIT);
+        const ssize_t n = recv(link->fd, link->line + link->used,
+                               SP_WORLD_LINE - link->used, MSG_DONTWAIT);
 
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             return false;
         if (n <= 0) {
-            sp_world_close(wire);
+            sp_world_close(link);
             return false;
         }
-        wire->used += (size_t)n;
-        end = memchr(wire->line, '\n', wire->used);
-        if (!end && wire->used == SP_WORLD_LINE)
-            sp_world_close(wire);
+        link->used += (size_t)n;
+        end = memchr(link->line, '\n', link->used);
+        if (!end && link->used == SP_WORLD_LINE)
+            sp_world_close(link);
         if (!end)
             return false;
     }
     *end = 0;
-    memcpy(line, wire->line, (size_t)(end - wire->line) + 1);
-    wire->used -= (size_t)(end - wire->line) + 1;
-    memmove(wire->line, end + 1, wire->used);
+    memcpy(line, link->line, (size_t)(end - link->line) + 1);
+    link->used -= (size_t)(end - link->line) + 1;
+    memmove(link->line, end + 1, link->used);
     return true;
 }
 

@@ -24,7 +24,7 @@ enum { STRANGERS = 64, PATIENCE_S = 20 };
 
 /* A process of the world. */
 typedef struct world_member {
-    sp_world_wire tether;
+    sp_world_link tether;
     int pmi_fd;    /* -1: not connected, or the server's (sp_pmi.h) */
     uint64_t node; /* the hash of its node's name */
     char host[64];
@@ -97,7 +97,7 @@ static void list_missing(char *text, size_t bytes)
 
 /* Reads a connection's greeting: "hello NONCE RUN RANK SIZE KIND NODE HOST". A
  * connection that sends anything else is closed. */
-static sp_status world_take_hello(sp_world_wire *wire, const char *line, uint64_t nonce)
+static sp_status world_take_hello(sp_world_link *link, const char *line, uint64_t nonce)
 {
     unsigned long long said, run, node;
     char kind, host[64];
@@ -107,7 +107,7 @@ static sp_status world_take_hello(sp_world_wire *wire, const char *line, uint64_
     if (sscanf(line, "hello %llx %llx %d %d %c %llx %63s", &said, &run, &rank, &size,
                &kind, &node, host) != 7 ||
         said != nonce || run != sp_world_run(&server.is)) {
-        sp_world_close(wire);
+        sp_world_close(link);
         return SP_OK;
     }
     if (size != server.is.size)
@@ -115,7 +115,7 @@ static sp_status world_take_hello(sp_world_wire *wire, const char *line, uint64_
                        "WORLD_SIZE is %d for RANK 0, and %d for RANK %d on host %s",
                        server.is.size, size, rank, host);
     if (rank < 0 || rank >= size) {
-        sp_world_close(wire);
+        sp_world_close(link);
         return SP_OK;
     }
     m = &server.members[rank];
@@ -128,37 +128,37 @@ static sp_status world_take_hello(sp_world_wire *wire, const char *line, uint64_
     snprintf(m->host, sizeof m->host, "%s", host);
     m->node = node;
     if (kind == 't')
-        m->tether = *wire;
+        m->tether = *link;
     else
-        m->pmi_fd = wire->fd;
-    wire->fd = -1;
+        m->pmi_fd = link->fd;
+    link->fd = -1;
     return SP_OK;
 }
 
 /* A process with a wrong greeting receives the reason, as all others do. */
-static sp_status answer_hello(sp_world_wire *wire, const char *line, uint64_t nonce)
+static sp_status answer_hello(sp_world_link *link, const char *line, uint64_t nonce)
 {
-    const sp_status rc = world_take_hello(wire, line, nonce);
+    const sp_status rc = world_take_hello(link, line, nonce);
     char answer[SP_WORLD_LINE];
 
     if (rc != SP_OK) {
         snprintf(answer, sizeof answer, "end %d %.400s\n", (int)rc,
                  sp_error_last()->message);
-        sp_world_say(wire->fd, answer);
+        sp_world_say(link->fd, answer);
     }
     return rc;
 }
 
 /* Accepts connections and greets them, while there is a place for one. Others wait
  * until a stranger has identified itself or has been silent for too long. */
-static void greet(int listener, sp_world_wire strangers[STRANGERS], uint64_t nonce)
+static void greet(int listener, sp_world_link strangers[STRANGERS], uint64_t nonce)
 {
     char line[SP_WORLD_LINE];
 
     snprintf(line, sizeof line, "sptrain-world %llx %llx\n", (unsigned long long)nonce,
              (unsigned long long)sp_world_run(&server.is));
     for (int i = 0; i < STRANGERS; i++) {
-        sp_world_wire *w = &strangers[i];
+        sp_world_link *w = &strangers[i];
 
         if (w->fd >= 0)
             continue;
@@ -200,7 +200,7 @@ static void forget_gone(world_member *m)
 }
 
 /* Receives from the connections for at most 0.1 s. */
-static sp_status hear_all(int listener, sp_world_wire strangers[STRANGERS],
+static sp_status hear_all(int listener, sp_world_link strangers[STRANGERS],
                           uint64_t nonce)
 {
     struct pollfd wait = {.fd = listener, .events = POLLIN};
@@ -212,7 +212,7 @@ static sp_status hear_all(int listener, sp_world_wire strangers[STRANGERS],
     poll(&wait, 1, n_open ? 10 : 100);
     greet(listener, strangers, nonce);
     for (int i = 0; i < STRANGERS; i++) {
-        sp_world_wire *w = &strangers[i];
+        sp_world_link *w = &strangers[i];
 
         if (w->fd >= 0 && sp_world_hear(w, line))
             SP_TRY(answer_hello(w, line, nonce));
@@ -225,7 +225,7 @@ static sp_status hear_all(int listener, sp_world_wire strangers[STRANGERS],
 }
 
 static sp_status wait_for_members(int listener, int port, sp_world_clock *clock,
-                                  sp_world_wire strangers[STRANGERS])
+                                  sp_world_link strangers[STRANGERS])
 {
     uint64_t nonce = 0;
     char missing[200];
@@ -428,7 +428,7 @@ static sp_status create_members(const sp_launcher_world *is)
 sp_status sp_world_serve(const sp_launcher_world *is, sp_world_clock *clock,
                          int listener, int port, int *tether, int *pmi)
 {
-    sp_world_wire *strangers = malloc(STRANGERS * sizeof *strangers);
+    sp_world_link *strangers = malloc(STRANGERS * sizeof *strangers);
     sp_status rc = strangers
                        ? create_members(is)
                        : SP_FAIL(SP_EMEM, "no memory for %d connections", STRANGERS);

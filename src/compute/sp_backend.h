@@ -155,7 +155,7 @@ typedef struct sp_norm_finish_args {
     int c;
     double eps;      /* added to the variance; above 0 */
     double momentum; /* share of the batch in the new running statistics, 0 to 1 */
-    sp_sums sums;                          /* over bn_scope: sum x, sum x^2 */
+    sp_sums sums;    /* over bn_scope: sum x, sum x^2 */
     const float *gamma, *beta;             /* [c] */
     float *running_mean, *running_var;     /* [c] moved towards the batch's */
     float *scale, *shift, *mean, *inv_std; /* [c] written */
@@ -257,15 +257,16 @@ typedef struct sp_optim_args {
     double weight_decay, beta1, beta2, eps;
     bool nesterov;
     int64_t t; /* number of updates before this one; the first starts from m = v = 0 */
-    /* [n / SP_SPARED_RUN, rounded up] if an entry is not 0, its run of SP_SPARED_RUN
-     * elements has no weight decay. NULL: all elements have weight decay. */
-    const uint8_t *spared;
+    /* [n / SP_NO_DECAY_RUN, rounded up] if an entry is not 0, its run of
+     * SP_NO_DECAY_RUN elements has no weight decay. NULL: all elements have weight
+     * decay. */
+    const uint8_t *no_decay;
     /* The packings of weights that lie in w: conv_pack has written them, and with the
      * update they become conv_pack's of the new weights. Others are left alone. */
     sp_packs packs;
 } sp_optim_args;
 
-enum { SP_SPARED_RUN = 16 };
+enum { SP_NO_DECAY_RUN = 16 };
 
 typedef enum sp_pass {
     SP_FILL_BEGIN, /* planner: the arena's old content is overwritten from now on */
@@ -471,12 +472,14 @@ typedef struct sp_backend_ops {
  * operation is its slot above, its name here, and its functions; the compiler and the
  * linker report missing ones. */
 #define SP_OPERATIONS(X)                                                               \
-    X(conv_pack) X(conv_forward) X(conv_grad_input) X(conv_grad_weight)                \
-    X(conv_forward_norm_sums) X(conv_forward_norm_apply) X(conv_grad_input_norm_sums)  \
-    X(norm_sums) X(norm_apply) X(norm_grad_sums) X(norm_grad_apply) X(relu)            \
-    X(relu_grad) X(copy) X(dropout) X(pool) X(pool_grad) X(interpolate)                \
-    X(interpolate_grad) X(global_pool) X(global_pool_grad) X(broadcast)                \
-    X(broadcast_grad) X(loss) X(sgd) X(adamw) X(sum_squares)
+    X(conv_pack)                                                                       \
+    X(conv_forward) X(conv_grad_input) X(conv_grad_weight) X(conv_forward_norm_sums)   \
+        X(conv_forward_norm_apply) X(conv_grad_input_norm_sums) X(norm_sums)           \
+            X(norm_apply) X(norm_grad_sums) X(norm_grad_apply) X(relu) X(relu_grad)    \
+                X(copy) X(dropout) X(pool) X(pool_grad) X(interpolate)                 \
+                    X(interpolate_grad) X(global_pool) X(global_pool_grad)             \
+                        X(broadcast) X(broadcast_grad) X(loss) X(sgd) X(adamw)         \
+                            X(sum_squares)
 
 static inline SP_HOST_DEVICE uint64_t sp_dropout_block(int layer, int64_t row, int c)
 {
@@ -494,10 +497,10 @@ struct sp_backend {
      * device or the build lacks wgmma, or fails if it is not optional. Weights are
      * packed for it, so it does not change between their packing and a convolution. */
     bool is_wgmma, is_wgmma_optional;
-    int wgmma_columns;      /* 128 or 256: of its tiles, for tests; 0: by the call */
-    bool is_in_line;        /* is_concurrent is ignored: each operation can be timed */
-    double begun_s;         /* the CPU's clock_begin */
-    void *impl;             /* private to the backend */
+    int wgmma_columns; /* 128 or 256: of its tiles, for tests; 0: by the call */
+    bool is_in_line;   /* is_concurrent is ignored: each operation can be timed */
+    double begun_s;    /* the CPU's clock_begin */
+    void *impl;        /* private to the backend */
 };
 
 /* A range of the calling thread's work with a name, as a profiler shows it above the

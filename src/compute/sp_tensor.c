@@ -75,7 +75,7 @@ void sp_arena_destroy(sp_arena *arena)
     memset(arena, 0, sizeof *arena);
 }
 
-sp_status sp_arena_take(sp_arena *arena, size_t bytes, void **out)
+sp_status sp_arena_alloc(sp_arena *arena, size_t bytes, void **out)
 {
     size_t room = arena->reserved - arena->used;
     size_t end = arena->used + sp_multiple(bytes, ALIGN);

@@ -103,7 +103,7 @@ void sp_arena_destroy(sp_arena *arena);
 sp_arena sp_arena_counter(void);
 /* Hands out `bytes` at an address that is a multiple of 128, their content undefined; 0
  * bytes give a valid address too. SP_EMEM when the reserved range is used up. */
-sp_status sp_arena_take(sp_arena *arena, size_t bytes, void **out);
+sp_status sp_arena_alloc(sp_arena *arena, size_t bytes, void **out);
 /* Forgets all that was handed out. With SP_DEBUG the bytes are filled with NaN. */
 void sp_arena_reset(sp_arena *arena);
 /* Goes back to an earlier value of arena->used, so that all handed out since is
@@ -115,8 +115,8 @@ void sp_arena_rewind(sp_arena *arena, size_t used);
  * page is returned, as in arenas of devices. */
 size_t sp_arena_release(sp_arena *arena, size_t from, size_t to);
 
-#define SP_TAKE(arena, count, pointer)                                                 \
-    sp_arena_take((arena), (size_t)(count) * sizeof **(pointer), (void **)(pointer))
+#define SP_ALLOC(arena, count, pointer)                                                \
+    sp_arena_alloc((arena), (size_t)(count) * sizeof **(pointer), (void **)(pointer))
 
 #ifdef __cplusplus
 }

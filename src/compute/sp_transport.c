@@ -195,20 +195,20 @@ void sp_transport_abandon(sp_transport *transport)
         transport->ops->abandon(transport);
 }
 
-sp_status sp_transport_take(sp_transport *transport, size_t bytes, void **out)
+sp_status sp_transport_alloc(sp_transport *transport, size_t bytes, void **out)
 {
     assert(!transport->arena.base && "taken once");
     if (transport->ops->take)
         return transport->ops->take(transport, bytes, out);
-    return sp_transport_take_arena(transport, bytes, out);
+    return sp_transport_alloc_arena(transport, bytes, out);
 }
 
-sp_status sp_transport_take_arena(sp_transport *transport, size_t bytes, void **out)
+sp_status sp_transport_alloc_arena(sp_transport *transport, size_t bytes, void **out)
 {
     const sp_backend_ops *ops = transport->backend->ops;
 
     SP_TRY(ops->arena_create(&transport->arena, bytes + 128, "gradients"));
-    return sp_arena_take(&transport->arena, bytes, out);
+    return sp_arena_alloc(&transport->arena, bytes, out);
 }
 
 /* ---- sums ---- */

@@ -106,7 +106,7 @@ struct sp_transport {
     const sp_transport_ops *ops;
     sp_comm *comm;       /* borrowed */
     sp_backend *backend; /* borrowed */
-    sp_arena arena;      /* for sp_transport_take */
+    sp_arena arena;      /* for sp_transport_alloc */
     char *host;          /* [host_bytes] staging memory of sp_transport_through_host */
     size_t host_bytes;
     double exposed_s; /* time that the host waited for other ranks' summands */
@@ -139,7 +139,7 @@ void sp_transport_abandon(sp_transport *transport);
 /* Takes backend memory for values that will be posted, in the memory that the transport
  * moves best. Called once; the memory lives until close, its content is undefined.
  * Local. SP_EMEM. */
-sp_status sp_transport_take(sp_transport *transport, size_t bytes, void **out);
+sp_status sp_transport_alloc(sp_transport *transport, size_t bytes, void **out);
 
 /* to[count] becomes the sum of from[count] over the ranks of scope, after the compute
  * stream's work so far and before its later work. `from` may be `to`, else the two do
@@ -165,8 +165,8 @@ sp_status sp_transport_wait(sp_transport *transport, sp_sum *sum);
 
 /* Transports call it: an all-reduce by copies to and from the host, which waits. */
 sp_status sp_transport_through_host(sp_transport *transport, const sp_small_sum *sum);
-/* Transports call it: sp_transport_take from an arena of the backend. */
-sp_status sp_transport_take_arena(sp_transport *transport, size_t bytes, void **out);
+/* Transports call it: sp_transport_alloc from an arena of the backend. */
+sp_status sp_transport_alloc_arena(sp_transport *transport, size_t bytes, void **out);
 size_t sp_part_bytes(const sp_part *part);
 
 #ifdef __cplusplus

@@ -35,8 +35,8 @@ size_t sp_cpu_conv_pack_floats(const sp_backend *be, int K, int c_in, int c_out,
            conv_padded(to, SP_CPU_LANES);
 }
 
-/* Brings weights into L2 in the order of their addresses, which the processor foresees.
- * Packing reads pieces of rows, which it does not foresee. Only the transposition of
+/* Brings weights into L2 in the order of their addresses, which the processor predicts.
+ * Packing reads pieces of rows, which it does not predict. Only the transposition of
  * fp32 fetches its rows itself: 22 GB/s from memory, and 12 with this pass. */
 static void conv_fetch_weights(const float *w, size_t n)
 {
@@ -176,7 +176,7 @@ sp_status sp_cpu_conv_forward_norm_sums(sp_backend *be, const sp_conv_args *conv
     sp_cpu_sums s;
 
     assert(sp_conv_is_sound(conv) && sums);
-    SP_TRY(sp_cpu_take_sums(be, conv->y.c, sample_row, n_samples, &s, 1));
+    SP_TRY(sp_cpu_alloc_sums(be, conv->y.c, sample_row, n_samples, &s, 1));
     SP_TRY(over_tiles(be, conv, &s, 1, NULL));
     sp_cpu_add_sums(&s, n_samples, sums);
     return SP_OK;
@@ -200,7 +200,7 @@ sp_status sp_cpu_conv_grad_input_norm_sums(sp_backend *be, const sp_conv_args *c
     assert(sp_conv_is_sound(conv) && sp_norm_grad_sums_are_sound(norm));
     assert(!residual || (residual->slope == 1 && residual->dy.data == norm->dy.data &&
                          residual->x.c == norm->x.c));
-    SP_TRY(sp_cpu_take_sums(be, norm->x.c, norm->sample_row, norm->n_samples, s, n));
+    SP_TRY(sp_cpu_alloc_sums(be, norm->x.c, norm->sample_row, norm->n_samples, s, n));
     for (int i = 0; i < n; i++)
         s[i].norm = of[i];
     SP_TRY(over_tiles(be, conv, s, n, NULL));

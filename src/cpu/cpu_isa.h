@@ -247,8 +247,8 @@ typedef struct sp_cpu_sums {
 /* Scratch of n_sums sums of c channels over n tiles. */
 size_t sp_cpu_sums_bytes(int c, int64_t n, int n_sums);
 /* Takes scratch for sums [n_sums] over the rows of all samples. SP_EMEM. */
-sp_status sp_cpu_take_sums(sp_backend *be, int c, const int32_t *sample_row,
-                           int n_samples, sp_cpu_sums *sums, int n_sums);
+sp_status sp_cpu_alloc_sums(sp_backend *be, int c, const int32_t *sample_row,
+                            int n_samples, sp_cpu_sums *sums, int n_sums);
 /* Sums span i of n * SP_CPU_SPANS; one without rows is left out. */
 void sp_cpu_sum_span(const sp_cpu_isa *isa, sp_tensor x, const sp_cpu_sums *s, int i);
 /* Writes the sums [n_samples][2][c] of the samples. */

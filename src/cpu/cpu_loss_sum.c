@@ -53,8 +53,8 @@ static void *loss_take(uintptr_t *at, size_t bytes)
     return here;
 }
 
-static void sum_take_memory(sum_loss *s, int64_t rows, int c, int n_samples,
-                            uintptr_t *at)
+static void sum_alloc_memory(sum_loss *s, int64_t rows, int c, int n_samples,
+                             uintptr_t *at)
 {
     const size_t n = (size_t)rows, cells = (size_t)n_samples * (size_t)c;
 
@@ -91,7 +91,7 @@ int64_t sp_cpu_loss_bytes(const sp_backend *be, const sp_loss_rule *rule, int64_
     uintptr_t bytes = sp_cpu_loss_rows_bytes(s.n_spans, n), sum = 0;
 
     if (rule->is_sum)
-        sum_take_memory(&s, n, c, n_samples, &sum);
+        sum_alloc_memory(&s, n, c, n_samples, &sum);
     return (int64_t)sp_cpu_scratch_size(sum > bytes ? sum : bytes);
 }
 
@@ -109,10 +109,10 @@ static sp_status sum_open(sp_backend *be, const sp_loss_args *a, const int32_t j
         .n_spans = sp_cpu_spans(a->sample_row, a->n_samples, SP_CPU_ROW_BLOCK, NULL)};
     for (int g = 0; g < s->n_groups; g++)
         s->longest = sp_most(s->longest, s->group_row[g + 1] - s->group_row[g]);
-    sum_take_memory(s, a->logits.n, a->logits.c, a->n_samples, &bytes);
+    sum_alloc_memory(s, a->logits.n, a->logits.c, a->n_samples, &bytes);
     SP_TRY(sp_cpu_scratch(be, bytes, &memory));
     bytes = (uintptr_t)memory;
-    sum_take_memory(s, a->logits.n, a->logits.c, a->n_samples, &bytes);
+    sum_alloc_memory(s, a->logits.n, a->logits.c, a->n_samples, &bytes);
     sp_cpu_spans(a->sample_row, a->n_samples, SP_CPU_ROW_BLOCK, s->span);
     return SP_OK;
 }

@@ -19,8 +19,8 @@ size_t sp_cpu_sums_bytes(int c, int64_t n, int n_sums)
            (size_t)n * sizeof(sp_cpu_span);
 }
 
-sp_status sp_cpu_take_sums(sp_backend *be, int c, const int32_t *sample_row,
-                           int n_samples, sp_cpu_sums *sums, int n_sums)
+sp_status sp_cpu_alloc_sums(sp_backend *be, int c, const int32_t *sample_row,
+                            int n_samples, sp_cpu_sums *sums, int n_sums)
 {
     const int n = sp_cpu_spans(sample_row, n_samples, SP_TILE, NULL);
     const size_t parts = sums_size(c, n);
@@ -74,7 +74,7 @@ static sp_status norm_sum_rows(sp_backend *be, sp_tensor x, const int32_t *sampl
     const sp_cpu_isa *isa = sp_cpu_rows_of(be, x.elem);
     sp_cpu_sums s;
 
-    SP_TRY(sp_cpu_take_sums(be, x.c, sample_row, n_samples, &s, 1));
+    SP_TRY(sp_cpu_alloc_sums(be, x.c, sample_row, n_samples, &s, 1));
     s.norm = norm;
 #pragma omp parallel for num_threads(sp_cpu_threads_of(be, x))
     for (int i = 0; i < s.n * SP_CPU_SPANS; i++)

@@ -3,7 +3,7 @@
 
 #include "cpu/cpu_isa.h"
 
-_Static_assert(SP_CPU_FLAT_BLOCK % SP_SPARED_RUN == 0, "runs do not cross blocks");
+_Static_assert(SP_CPU_FLAT_BLOCK % SP_NO_DECAY_RUN == 0, "runs do not cross blocks");
 
 typedef void rule_fn(const sp_optim_args *, int64_t, int64_t);
 
@@ -15,13 +15,13 @@ static void update_block(rule_fn *rule, const sp_optim_args *a, int64_t at, int6
 
     without.weight_decay = 0;
     while (at < end) {
-        const bool is_spared = a->spared && a->spared[at / SP_SPARED_RUN];
-        int64_t next = a->spared ? at + SP_SPARED_RUN : end;
+        const bool has_no_decay = a->no_decay && a->no_decay[at / SP_NO_DECAY_RUN];
+        int64_t next = a->no_decay ? at + SP_NO_DECAY_RUN : end;
 
-        while (next < end && !a->spared[next / SP_SPARED_RUN] == !is_spared)
-            next += SP_SPARED_RUN;
+        while (next < end && !a->no_decay[next / SP_NO_DECAY_RUN] == !has_no_decay)
+            next += SP_NO_DECAY_RUN;
         next = sp_least(next, end);
-        rule(is_spared ? &without : a, at, next);
+        rule(has_no_decay ? &without : a, at, next);
         at = next;
     }
 }

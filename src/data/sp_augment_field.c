@@ -8,10 +8,10 @@
 #include <math.h>
 #include <string.h>
 
-#include "data/sp_augment_internal.h"
 #include "base/sp_number.h"
 #include "base/sp_rng.h"
 #include "compute/sp_plan.h"
+#include "data/sp_augment_internal.h"
 
 enum {
     EDGE = 8,         /* cells of a tile in an axis */
@@ -239,8 +239,8 @@ sp_status sp_augment_displacements(const sp_augment *aug, const sp_rows *rows,
         add_noise(aug, n, d);
     if (aug->elastic.n == 0)
         return SP_OK;
-    SP_TRY(SP_TAKE(arena, 1, &f));
-    SP_TRY(SP_TAKE(arena, (int64_t)buckets + 1, &end));
+    SP_TRY(SP_ALLOC(arena, 1, &f));
+    SP_TRY(SP_ALLOC(arena, (int64_t)buckets + 1, &end));
     for (int k = 0; k + 1 < aug->elastic.n; k += 2) {
         f->rng = sp_rng_open(aug->seed, SP_RNG_ELASTIC, aug->epoch, aug->sample);
         f->number = (uint64_t)k / 2;

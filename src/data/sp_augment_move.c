@@ -3,8 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "data/sp_augment_internal.h"
 #include "compute/sp_plan.h"
+#include "data/sp_augment_internal.h"
 
 typedef struct mover {
     const sp_augment *aug;
@@ -189,7 +189,7 @@ static sp_status move_freely(mover *w, double factor, sp_arena *arena, sp_moved 
         move_rigidly(w, f);
         return SP_OK;
     }
-    SP_TRY(SP_TAKE(arena, 3 * (int64_t)n, &out->displacement));
+    SP_TRY(SP_ALLOC(arena, 3 * (int64_t)n, &out->displacement));
     memset(out->displacement, 0, 3 * (size_t)n * sizeof *out->displacement);
     SP_TRY(sp_augment_displacements(w->aug, w->rows, &f, w->moved, arena,
                                     out->displacement));
@@ -238,7 +238,7 @@ sp_status sp_augment_move(const sp_augment *aug, const sp_rows *rows, double fac
                       .is_merged = !stays || fabs(factor - 1) >= 1e-6};
     if (!(out->is_merged || quarters || aug->flip_x || aug->flip_y) || rows->n == 0)
         return SP_OK;
-    SP_TRY(SP_TAKE(arena, 3 * (int64_t)rows->n, &w.moved));
+    SP_TRY(SP_ALLOC(arena, 3 * (int64_t)rows->n, &w.moved));
     out->coords = w.moved;
     find_box(&w);
     if (!stays || !is_whole)

@@ -183,8 +183,8 @@ static sp_status crop_to_shape(const sp_config *config, const crop_shape *shape,
     double *distance, *sorted, limit = shape->most;
     int64_t n_equal = s->n, n = 0, near = 0;
 
-    SP_TRY(SP_TAKE(arena, s->n, &distance));
-    SP_TRY(SP_TAKE(arena, s->n, &sorted));
+    SP_TRY(SP_ALLOC(arena, s->n, &distance));
+    SP_TRY(SP_ALLOC(arena, s->n, &sorted));
     for (int64_t i = 0; i < s->n; i++)
         sorted[i] = distance[i] = crop_distance(shape, s, i);
     if (wanted > 0 && wanted < s->n) {

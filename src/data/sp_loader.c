@@ -41,7 +41,7 @@ struct sp_loader {
 
     int n_slots;
     loader_slot *slot;
-    int64_t next, plan, claim, read, deal; /* sequence numbers, drawn above */
+    int64_t next, plan, claim, read, assigned; /* sequence numbers, drawn above */
     bool has_ended; /* nothing more is dealt until the next seek */
     double plan_s, read_s;
 
@@ -68,7 +68,7 @@ static loader_slot *next_sample(sp_loader *l, int *i)
 {
     if (l->is_paused)
         return NULL;
-    for (; l->read < l->deal; l->read++) {
+    for (; l->read < l->assigned; l->read++) {
         loader_slot *slot = slot_of(l, l->read);
         if (slot->n_taken < slot->batch.n_reads) {
             *i = slot->n_taken++;
@@ -159,15 +159,15 @@ static sp_status begin_step(sp_loader *l, bool *is_end)
 
 static sp_status deal_next(sp_loader *l, loader_slot *slot, bool *is_end)
 {
-    sp_deal deal;
+    sp_assignment assigned;
 
     *is_end = false;
     if (l->micro == 0 && l->view == 0)
         SP_TRY(begin_step(l, is_end));
     if (*is_end)
         return SP_OK;
-    sp_sampler_deal(l->options.sampler, l->at, l->micro, &deal);
-    SP_TRY(sp_loader_slot_deal(slot, &l->options, &l->request, &deal, l->at));
+    sp_sampler_assign(l->options.sampler, l->at, l->micro, &assigned);
+    SP_TRY(sp_loader_slot_assign(slot, &l->options, &l->request, &assigned, l->at));
     slot->batch.micro = l->micro;
     slot->batch.n_micro = l->n_micro;
     slot->batch.step_samples = l->step_samples;
@@ -187,7 +187,7 @@ static sp_status deal_next(sp_loader *l, loader_slot *slot, bool *is_end)
  * lock, which is released meanwhile. */
 static void deal_slot(sp_loader *l)
 {
-    loader_slot *slot = slot_of(l, l->deal);
+    loader_slot *slot = slot_of(l, l->assigned);
     bool is_end;
     sp_status rc;
 
@@ -211,7 +211,7 @@ static void deal_slot(sp_loader *l)
         slot->rc = rc;
     }
     slot->state = SLOT_READING;
-    l->deal++;
+    l->assigned++;
     pthread_cond_broadcast(&l->for_readers);
 }
 
@@ -252,7 +252,7 @@ static bool fill_next(sp_loader *l, loader_filler *filler)
     const double begun = sp_now_s();
     loader_slot *slot = slot_of(l, seq);
 
-    if (seq == l->deal || slot->state != SLOT_READING ||
+    if (seq == l->assigned || slot->state != SLOT_READING ||
         slot->n_read < slot->batch.n_reads)
         return false;
     l->claim++;
@@ -268,7 +268,7 @@ static bool plan_some(sp_loader *l, loader_filler *filler)
 {
     if (l->is_paused)
         return false;
-    if (!l->has_ended && !l->is_dealing && slot_of(l, l->deal)->state == SLOT_FREE)
+    if (!l->has_ended && !l->is_dealing && slot_of(l, l->assigned)->state == SLOT_FREE)
         deal_slot(l); /* dealing comes first, so that readers have work meanwhile */
     else if (l->options.is_filled_by_caller || !fill_next(l, filler))
         return false;
@@ -287,7 +287,7 @@ static void *planner_main(void *arg)
     while (!l->is_stopping)
         if (!plan_some(l, filler)) {
             double begun = sp_now_s();
-            bool is_reading = l->claim < l->deal && !l->options.is_filled_by_caller;
+            bool is_reading = l->claim < l->assigned && !l->options.is_filled_by_caller;
             pthread_cond_wait(&l->for_planner, &l->lock);
             if (is_reading)
                 l->read_s += sp_now_s() - begun;
@@ -464,7 +464,7 @@ sp_status sp_loader_seek(sp_loader *l, sp_position at)
             rc = pass(l, &l->slot[i], SP_USE_END);
         l->slot[i].state = SLOT_FREE;
     }
-    l->next = l->plan = l->claim = l->read = l->deal = 0;
+    l->next = l->plan = l->claim = l->read = l->assigned = 0;
     l->has_ended = false;
     l->at = at;
     l->micro = l->view = 0;
@@ -485,7 +485,7 @@ sp_status sp_loader_next(sp_loader *l, sp_batch **batch, double *waited_s)
     pthread_mutex_lock(&l->lock);
     assert(!l->is_paused); /* sp_loader_seek must come first */
     slot = slot_of(l, l->next);
-    while (l->next == l->plan && !(l->has_ended && l->plan == l->deal))
+    while (l->next == l->plan && !(l->has_ended && l->plan == l->assigned))
         waited += fill_or_wait(l);
     if (l->next < l->plan)
         rc = slot->rc;

@@ -13,24 +13,24 @@
 
 /* Lists the samples to read: the batch's own, then their partners. */
 static sp_status list_reads(loader_slot *slot, const sp_loader_options *o,
-                            const sp_deal *deal, sp_position at)
+                            const sp_assignment *assigned, sp_position at)
 {
     const bool is_mixing = o->is_training && o->sampler->mixing;
-    const int n = deal->n_samples, most = is_mixing ? 2 * n : n;
+    const int n = assigned->n_samples, most = is_mixing ? 2 * n : n;
 
     slot->batch.n_reads = n;
-    SP_TRY(SP_TAKE(&slot->host, most, &slot->sample_id));
+    SP_TRY(SP_ALLOC(&slot->host, most, &slot->sample_id));
     if (n)
-        memcpy(slot->sample_id, deal->sample, (size_t)n * sizeof *slot->sample_id);
+        memcpy(slot->sample_id, assigned->sample, (size_t)n * sizeof *slot->sample_id);
     slot->mix = NULL;
     slot->partner = NULL;
     if (!is_mixing)
         return SP_OK;
-    SP_TRY(SP_TAKE(&slot->host, n, &slot->mix));
-    SP_TRY(SP_TAKE(&slot->host, n, &slot->partner));
+    SP_TRY(SP_ALLOC(&slot->host, n, &slot->mix));
+    SP_TRY(SP_ALLOC(&slot->host, n, &slot->partner));
     for (int i = 0; i < n; i++) {
         slot->mix[i] = sp_mix_draw(o->config, o->set->has_subvoxel, o->set->n_samples,
-                                   (uint64_t)at.epoch, deal->sample[i]);
+                                   (uint64_t)at.epoch, assigned->sample[i]);
         slot->partner[i] = slot->mix[i].partner < 0 ? -1 : slot->batch.n_reads++;
         if (slot->partner[i] >= 0)
             slot->sample_id[slot->partner[i]] = slot->mix[i].partner;
@@ -38,25 +38,26 @@ static sp_status list_reads(loader_slot *slot, const sp_loader_options *o,
     return SP_OK;
 }
 
-sp_status sp_loader_slot_deal(loader_slot *slot, const sp_loader_options *o,
-                              const sp_sample_request *request, const sp_deal *deal,
-                              sp_position at)
+sp_status sp_loader_slot_assign(loader_slot *slot, const sp_loader_options *o,
+                                const sp_sample_request *request,
+                                const sp_assignment *assigned, sp_position at)
 {
     assert(slot->state == SLOT_FREE);
-    assert(deal->n_samples >= 0);
+    assert(assigned->n_samples >= 0);
     slot->n_taken = slot->n_read = 0;
     slot->failed = -1;
     slot->rc = SP_OK;
     slot->batch = (sp_batch){.epoch = at.epoch,
                              .position = at.position,
-                             .n_samples = deal->n_samples,
-                             .cost_max = deal->cost_max,
-                             .cost_sum = deal->cost_sum};
+                             .n_samples = assigned->n_samples,
+                             .cost_max = assigned->cost_max,
+                             .cost_sum = assigned->cost_sum};
     /* Room for a partner of each, so that the list does not grow with chance. */
     if (!sp_list_reserve(&slot->sample, &slot->room,
-                         (size_t)deal->n_samples * 2 * sizeof *slot->sample))
-        return SP_FAIL(SP_EMEM, "no memory for %d samples of a batch", deal->n_samples);
-    SP_TRY(list_reads(slot, o, deal, at));
+                         (size_t)assigned->n_samples * 2 * sizeof *slot->sample))
+        return SP_FAIL(SP_EMEM, "no memory for %d samples of a batch",
+                       assigned->n_samples);
+    SP_TRY(list_reads(slot, o, assigned, at));
     slot->batch.sample_id = slot->sample_id;
     for (int i = 0; i < slot->batch.n_reads; i++)
         SP_TRY(sp_sample_allot(o->set, slot->sample_id[i], request, &slot->host,
@@ -211,8 +212,8 @@ static sp_status voxelize_samples(loader_filler *f, const loader_slot *slot)
     loader_collation *all = &f->all;
     int n = slot->batch.n_samples;
 
-    SP_TRY(SP_TAKE(&f->scratch, n, &all->voxels));
-    SP_TRY(SP_TAKE(&f->scratch, n + 1, &all->sample_row));
+    SP_TRY(SP_ALLOC(&f->scratch, n, &all->voxels));
+    SP_TRY(SP_ALLOC(&f->scratch, n + 1, &all->sample_row));
     all->sample_row[0] = 0;
     for (int b = 0; b < n; b++) {
         SP_TRY(voxelize_sample(f, slot, b, &all->voxels[b]));
@@ -231,7 +232,7 @@ static sp_status collate(loader_filler *f, const loader_slot *slot)
     const loader_collation *all = &f->all;
 
     SP_TRY(voxelize_samples(f, slot));
-    SP_TRY(SP_TAKE(&f->scratch, (size_t)all->n * 3, &f->all.coords));
+    SP_TRY(SP_ALLOC(&f->scratch, (size_t)all->n * 3, &f->all.coords));
     for (int b = 0; b < slot->batch.n_samples; b++)
         if (all->voxels[b].n)
             memcpy(all->coords + 3 * (size_t)all->sample_row[b], all->voxels[b].coords,
@@ -248,8 +249,8 @@ static sp_status order_rows(loader_filler *f, loader_slot *slot)
     float *features, *to_features;
     int32_t *labels, *to_labels;
 
-    SP_TRY(SP_TAKE(&f->scratch, n * c, &features));
-    SP_TRY(SP_TAKE(&f->scratch, n, &labels));
+    SP_TRY(SP_ALLOC(&f->scratch, n * c, &features));
+    SP_TRY(SP_ALLOC(&f->scratch, n, &labels));
     for (int b = 0; b < slot->batch.n_samples; b++) {
         const sp_voxels *v = &all->voxels[b];
         for (int32_t i = all->sample_row[b]; i < all->sample_row[b + 1]; i++) {
@@ -258,8 +259,8 @@ static sp_status order_rows(loader_filler *f, loader_slot *slot)
             labels[i] = v->labels[from];
         }
     }
-    SP_TRY(SP_TAKE(&slot->device, n * c, &to_features));
-    SP_TRY(SP_TAKE(&slot->device, n, &to_labels));
+    SP_TRY(SP_ALLOC(&slot->device, n * c, &to_features));
+    SP_TRY(SP_ALLOC(&slot->device, n, &to_labels));
     SP_TRY(be->ops->upload(be, to_features, features, n * c * sizeof *features));
     SP_TRY(be->ops->upload(be, to_labels, labels, n * sizeof *labels));
     slot->batch.n = all->n;
@@ -276,14 +277,14 @@ static sp_status map_stored(loader_filler *f, loader_slot *slot)
     int64_t *at;
     int n = slot->batch.n_samples;
 
-    SP_TRY(SP_TAKE(&f->scratch, all->n, &row_in_plan));
+    SP_TRY(SP_ALLOC(&f->scratch, all->n, &row_in_plan));
     for (int32_t i = 0; i < all->n; i++)
         row_in_plan[slot->batch.plan.order[i]] = i;
-    SP_TRY(SP_TAKE(&slot->host, n + 1, &at));
+    SP_TRY(SP_ALLOC(&slot->host, n + 1, &at));
     at[0] = 0;
     for (int b = 0; b < n; b++)
         at[b + 1] = at[b] + slot->sample[b].n;
-    SP_TRY(SP_TAKE(&slot->host, at[n], &row_of));
+    SP_TRY(SP_ALLOC(&slot->host, at[n], &row_of));
     for (int b = 0; b < n; b++)
         for (int64_t r = 0; r < slot->sample[b].n; r++) {
             int32_t to = all->voxels[b].row_of[r];

@@ -62,9 +62,9 @@ typedef struct loader_filler {
 } loader_filler;
 
 /* Copies a deal into a free slot and makes room for its samples. SP_EMEM. */
-sp_status sp_loader_slot_deal(loader_slot *slot, const sp_loader_options *options,
-                              const sp_sample_request *request, const sp_deal *deal,
-                              sp_position at);
+sp_status sp_loader_slot_assign(loader_slot *slot, const sp_loader_options *options,
+                                const sp_sample_request *request,
+                                const sp_assignment *assigned, sp_position at);
 /* Fills a slot with the samples that were read, in two halves. The first augments,
  * voxelizes and collates on the host, and several fillers may do so at once. The second
  * plans the batch and orders its rows: one thread at a time for a backend. SP_EDATA,

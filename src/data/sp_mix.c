@@ -110,10 +110,10 @@ static box box_of(const int32_t *coords, int64_t n)
 static sp_status take_rows(const sp_mixer *m, int64_t n, bool has_subvoxel,
                            sp_arena *arena, sp_sample *rows)
 {
-    SP_TRY(SP_TAKE(arena, 3 * n, &rows->coords));
-    SP_TRY(SP_TAKE(arena, n * m->n_columns, &rows->features));
-    SP_TRY(SP_TAKE(arena, n, &rows->labels));
-    return has_subvoxel ? SP_TAKE(arena, 3 * n, &rows->subvoxel) : SP_OK;
+    SP_TRY(SP_ALLOC(arena, 3 * n, &rows->coords));
+    SP_TRY(SP_ALLOC(arena, n * m->n_columns, &rows->features));
+    SP_TRY(SP_ALLOC(arena, n, &rows->labels));
+    return has_subvoxel ? SP_ALLOC(arena, 3 * n, &rows->subvoxel) : SP_OK;
 }
 
 /* Allocates the arrays of up to n voxels. */
@@ -121,9 +121,9 @@ static sp_status take_voxels(const sp_mixer *m, int64_t n, sp_arena *arena,
                              sp_voxels *v)
 {
     *v = (sp_voxels){0};
-    SP_TRY(SP_TAKE(arena, 3 * n, &v->coords));
-    SP_TRY(SP_TAKE(arena, n * m->n_columns, &v->features));
-    return SP_TAKE(arena, n, &v->labels);
+    SP_TRY(SP_ALLOC(arena, 3 * n, &v->coords));
+    SP_TRY(SP_ALLOC(arena, n * m->n_columns, &v->features));
+    return SP_ALLOC(arena, n, &v->labels);
 }
 
 static void copy_voxels(const sp_mixer *m, const sp_voxels *from, sp_voxels *to)

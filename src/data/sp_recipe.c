@@ -35,47 +35,47 @@ void sp_recipe_destroy(sp_recipe *recipe)
 
 /* ---- bytes ---- */
 
-void sp_recipe_wire(sp_wire *wire, sp_recipe **recipe)
+void sp_recipe_serialize(sp_serial *serial, sp_recipe **recipe)
 {
     sp_recipe *r;
 
-    if (!sp_wire_struct(wire, (void **)recipe, sizeof *r))
+    if (!sp_serial_struct(serial, (void **)recipe, sizeof *r))
         return;
     r = *recipe;
-    sp_wire_bytes(wire, &r->voxel_size, sizeof r->voxel_size);
-    sp_wire_bytes(wire, &r->block, sizeof r->block);
-    sp_wire_bytes(wire, &r->overlap, sizeof r->overlap);
-    sp_wire_bytes(wire, &r->alignment, sizeof r->alignment);
-    sp_wire_bytes(wire, &r->height_percentile, sizeof r->height_percentile);
-    sp_wire_bytes(wire, &r->n_columns, sizeof r->n_columns);
-    sp_wire_texts(wire, &r->column, r->n_columns);
-    sp_wire_texts(wire, &r->source, r->n_columns);
-    sp_wire_array(wire, (void **)&r->divisor, r->n_columns, sizeof *r->divisor);
-    sp_wire_text(wire, &r->scan_columns);
-    sp_wire_text(wire, &r->label_field);
-    sp_wire_bytes(wire, &r->n_formats, sizeof r->n_formats);
-    sp_wire_texts(wire, &r->format, r->n_formats);
-    sp_wire_text(wire, &r->unit);
-    sp_wire_text(wire, &r->z_unit);
-    sp_wire_text(wire, &r->sweeps);
+    sp_serial_bytes(serial, &r->voxel_size, sizeof r->voxel_size);
+    sp_serial_bytes(serial, &r->block, sizeof r->block);
+    sp_serial_bytes(serial, &r->overlap, sizeof r->overlap);
+    sp_serial_bytes(serial, &r->alignment, sizeof r->alignment);
+    sp_serial_bytes(serial, &r->height_percentile, sizeof r->height_percentile);
+    sp_serial_bytes(serial, &r->n_columns, sizeof r->n_columns);
+    sp_serial_texts(serial, &r->column, r->n_columns);
+    sp_serial_texts(serial, &r->source, r->n_columns);
+    sp_serial_array(serial, (void **)&r->divisor, r->n_columns, sizeof *r->divisor);
+    sp_serial_text(serial, &r->scan_columns);
+    sp_serial_text(serial, &r->label_field);
+    sp_serial_bytes(serial, &r->n_formats, sizeof r->n_formats);
+    sp_serial_texts(serial, &r->format, r->n_formats);
+    sp_serial_text(serial, &r->unit);
+    sp_serial_text(serial, &r->z_unit);
+    sp_serial_text(serial, &r->sweeps);
 }
 
 sp_status sp_recipe_copy(const sp_recipe *from, sp_recipe **to)
 {
     sp_recipe *source = (sp_recipe *)from; /* writing to bytes leaves it unchanged */
-    sp_wire wire = {0};
+    sp_serial serial = {0};
 
     assert(to);
     *to = NULL;
-    sp_recipe_wire(&wire, &source);
-    wire.is_reading = true;
-    sp_recipe_wire(&wire, to);
-    free(wire.data);
-    if (wire.rc == SP_OK)
+    sp_recipe_serialize(&serial, &source);
+    serial.is_reading = true;
+    sp_recipe_serialize(&serial, to);
+    free(serial.data);
+    if (serial.rc == SP_OK)
         return SP_OK;
     sp_recipe_destroy(*to);
     *to = NULL;
-    return wire.rc;
+    return serial.rc;
 }
 
 /* ---- comparing ---- */
@@ -102,8 +102,8 @@ static bool is_other_text(const char *a, const char *b)
     return a && b && strcmp(a, b) != 0;
 }
 
-sp_recipe_likeness sp_recipe_compare(const sp_recipe *a, const sp_recipe *b,
-                                     char text[SP_RECIPE_DIFFERENCE])
+sp_recipe_match sp_recipe_compare(const sp_recipe *a, const sp_recipe *b,
+                                  char text[SP_RECIPE_DIFFERENCE])
 {
     enum { SIZE = SP_RECIPE_DIFFERENCE };
 

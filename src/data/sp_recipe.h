@@ -2,10 +2,10 @@
  * spvox writes it into shards, and training carries it on into checkpoints.
  *
  *     spvox convert, scene --> /recipe of each shard   sp_recipe_write
- *         --> sp_dataset.recipe                        sp_recipe_read, sp_recipe_wire
+ *         --> sp_dataset.recipe                        sp_recipe_read, sp_recipe_serialize
  *                 of several files: what they share    sp_recipe_merge
  *         --> /recipe of each checkpoint               sp_recipe_write
- *         --> sp_normalization.recipe                  sp_recipe_read, sp_recipe_wire
+ *         --> sp_normalization.recipe                  sp_recipe_read, sp_recipe_serialize
  *
  * In a file it is the group /recipe, which has only attributes (input/SCHEMA). Files of
  * older versions and of other programs lack it: the pointer to the recipe is then NULL.
@@ -16,7 +16,7 @@
 
 #include <stdio.h>
 
-#include "base/sp_wire.h"
+#include "base/sp_serial.h"
 #include "h5/sp_h5.h"
 
 /* Sources of a column that are not attributes of the scan. */
@@ -85,23 +85,23 @@ sp_status sp_recipe_read(sp_h5 *file, sp_recipe **recipe);
 sp_status sp_recipe_check_columns(const sp_recipe *recipe, const char *path, int n,
                                   char *const *name, bool is_subset);
 /* Writes the recipe, or its absence, to bytes or reads it from them. */
-void sp_recipe_wire(sp_wire *wire, sp_recipe **recipe);
+void sp_recipe_serialize(sp_serial *serial, sp_recipe **recipe);
 
 /* ---- several recipes; local ---- */
 
 enum { SP_RECIPE_DIFFERENCE = 512 };
-typedef enum sp_recipe_likeness {
+typedef enum sp_recipe_match {
     SP_RECIPE_SAME,
     SP_RECIPE_OTHER_CUT,    /* other blocks, or other names of the scans' columns */
     SP_RECIPE_OTHER_VALUES, /* a column of the same name means other values */
     SP_RECIPE_OTHER_UNIT    /* the coordinates are in another unit */
-} sp_recipe_likeness;
+} sp_recipe_match;
 
 /* Compares two recipes and returns the gravest difference. `text` receives it as words
  * about a, "but", and words about b. Columns are compared by name. An absent recipe
  * counts as the same as any other. */
-sp_recipe_likeness sp_recipe_compare(const sp_recipe *a, const sp_recipe *b,
-                                     char text[SP_RECIPE_DIFFERENCE]);
+sp_recipe_match sp_recipe_compare(const sp_recipe *a, const sp_recipe *b,
+                                  char text[SP_RECIPE_DIFFERENCE]);
 /* Joins b to *a, of two files of one data set: *a becomes a copy of b if it is NULL,
  * and takes over the formats of b and what *a does not say. Differing values stay as in
  * *a. SP_EMEM. */

@@ -8,8 +8,8 @@
 
 #include "base/sp_crc.h"
 #include "base/sp_file.h"
+#include "base/sp_liveness.h"
 #include "base/sp_number.h"
-#include "base/sp_pulse.h"
 #include "data/sp_sample_internal.h"
 
 enum { NO_WORD = -1 }; /* in addition to the kinds of sp_word */
@@ -43,7 +43,7 @@ static sp_status read_rows(sample_reader *r, const sp_extent *extent, int64_t ro
     const int64_t at = extent->at + row * row_bytes;
     char where[512];
 
-    sp_pulse_beat();
+    sp_liveness_count();
     place(r, extent, where, sizeof where);
     if (extent->chunks)
         return sp_h5_cache_read(r->set->cache, extent->chunks, r->shard->path,

@@ -38,7 +38,8 @@ static void list_arrays(const sp_dataset *set, const sp_sample_request *request,
                         sp_sample *s, sample_array array[SAMPLE_ARRAYS])
 {
     const size_t c = (size_t)(request->columns ? request->n_columns : set->n_features);
-    const size_t n = (size_t)(s->n + request->room), m = (size_t)s->n_points, k = (size_t)s->n_context;
+    const size_t n = (size_t)(s->n + request->room), m = (size_t)s->n_points,
+                 k = (size_t)s->n_context;
     const bool with_points = request->with_points && set->has_points;
     const bool with_context = request->with_context;
     const sample_array all[SAMPLE_ARRAYS] = {
@@ -105,7 +106,7 @@ sp_status sp_sample_allot(const sp_dataset *set, int64_t id,
     list_arrays(set, request, s, array);
     for (int i = 0; i < SAMPLE_ARRAYS; i++)
         if (array[i].is_wanted)
-            SP_TRY(sp_arena_take(arena, array[i].bytes, array[i].at));
+            SP_TRY(sp_arena_alloc(arena, array[i].bytes, array[i].at));
     return SP_OK;
 }
 

@@ -2,9 +2,9 @@
  * mount that comes back or a file that is being replaced must not end a long run. */
 #include <assert.h>
 
+#include "base/sp_liveness.h"
 #include "base/sp_log.h"
 #include "data/sp_shard_internal.h"
-#include "base/sp_pulse.h"
 
 enum { TRIES = 4 };
 
@@ -24,7 +24,7 @@ sp_status sp_sample_read(const sp_dataset *set, int64_t sample,
         if (i == 1)
             sp_log_warn("trying again: %s", sp_error_last()->message);
         sp_sleep_s(wait_s);
-        sp_pulse_beat();
+        sp_liveness_count();
         sp_shard_forget(set, sp_dataset_shard_of(set, sample));
         rc = sp_sample_read_once(set, sample, request, out);
     }

@@ -379,29 +379,29 @@ int sp_sampler_step(const sp_sampler *sampler, sp_position at, int *n_micro)
     return sampler->scratch->n;
 }
 
-void sp_sampler_deal(const sp_sampler *sampler, sp_position at, int micro,
-                     sp_deal *deal)
+void sp_sampler_assign(const sp_sampler *sampler, sp_position at, int micro,
+                       sp_assignment *assigned)
 {
     struct sp_sampler_scratch *s = sampler->scratch;
     int first, end;
 
-    assert(deal);
+    assert(assigned);
     load_step(sampler, at);
     assert(micro >= 0 && micro < s->n_micro);
-    memset(deal, 0, sizeof *deal);
+    memset(assigned, 0, sizeof *assigned);
     deal_micro(sampler, s->n_micro, micro);
     for (int g = 0; g < s->n_groups; g++) {
         group_run(s, s->n_micro, micro, g, &first, &end);
         for (int i = first; i < end; i++)
             if (s->step[i].rank == sampler->comm->rank)
-                s->mine[deal->n_samples++] = s->step[i].sample;
+                s->mine[assigned->n_samples++] = s->step[i].sample;
     }
-    deal->sample = s->mine;
+    assigned->sample = s->mine;
     for (int r = 0; r < sampler->comm->size; r++) {
         const int64_t cost = s->share[r].cost;
 
-        deal->cost_sum += cost;
-        deal->cost_max = cost > deal->cost_max ? cost : deal->cost_max;
+        assigned->cost_sum += cost;
+        assigned->cost_max = cost > assigned->cost_max ? cost : assigned->cost_max;
     }
 }
 

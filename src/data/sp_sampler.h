@@ -72,21 +72,21 @@ typedef struct sp_sampler {
     bool balance;
     int64_t voxel_budget;
     const sp_config *cropping; /* borrowed; NULL: samples are not cropped */
-    int64_t pasted; /* the most voxels that are pasted into a sample */
+    int64_t pasted;            /* the most voxels that are pasted into a sample */
     sp_bound bound;
     bool is_whole; /* bounds are applied as if one rank held all samples */
     struct sp_sampler_scratch *scratch;
     /* The sampler of another evaluation, which runs at another time and in the same
-     * memory (api/memory/sp_cut.h); borrowed; NULL: there is no other. */
+     * memory (api/memory/sp_budget.h); borrowed; NULL: there is no other. */
     struct sp_sampler *next;
 } sp_sampler;
 
 /* The part of a micro-batch that this rank computes. */
-typedef struct sp_deal {
+typedef struct sp_assignment {
     int n_samples;         /* samples of this rank */
     const int64_t *sample; /* [n_samples] ids in the data set, in order of position */
     int64_t cost_max, cost_sum; /* greatest and total cost that was dealt to a rank */
-} sp_deal;
+} sp_assignment;
 
 /* Opens a sampler. Local. A training deals as batch.size, per and accumulate say, an
  * evaluation batch.eval_size samples of the world. SP_EUSAGE: the batch is no positive
@@ -104,13 +104,13 @@ int64_t sp_sampler_at(const sp_sampler *sampler, int64_t epoch, int64_t position
 int64_t sp_sampler_partner(const sp_sampler *sampler, int64_t epoch, int64_t sample);
 /* The number of samples of the step that begins at `at`, and *n_micro, its number of
  * micro-batches, both the same on all ranks. 0: the epoch is over. sp_sampler_step and
- * sp_sampler_deal allocate nothing and share memory of the sampler, so one thread calls
- * them at a time. */
+ * sp_sampler_assign allocate nothing and share memory of the sampler, so one thread
+ * calls them at a time. */
 int sp_sampler_step(const sp_sampler *sampler, sp_position at, int *n_micro);
-/* Deals micro-batch `micro` of that step. The arrays of *deal are valid until the next
- * call. A rank may get no sample. */
-void sp_sampler_deal(const sp_sampler *sampler, sp_position at, int micro,
-                     sp_deal *deal);
+/* Deals micro-batch `micro` of that step. The arrays of *assigned are valid until the
+ * next call. A rank may get no sample. */
+void sp_sampler_assign(const sp_sampler *sampler, sp_position at, int micro,
+                       sp_assignment *assigned);
 /* Returns the need of a step of the samples with the most voxels, each mixed with the
  * largest one if samples are mixed:
  * *bytes is the most that a rank would hold as the deck cuts the step, *n_micro its

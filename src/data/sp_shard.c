@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/sp_list.h"
-#include "base/sp_names.h"
+#include "base/sp_word_table.h"
 #include "data/sp_shard_internal.h"
 
 sp_index_array sp_index_array_of(sp_dataset *set, int i)
@@ -160,8 +160,8 @@ static sp_status find_column(const sp_dataset *set, const char *name, const char
             *column = i;
             return SP_OK;
         }
-        if (sp_names_distance(name, set->feature_name[i]) <
-            sp_names_distance(name, set->feature_name[best]))
+        if (sp_word_distance(name, set->feature_name[i]) <
+            sp_word_distance(name, set->feature_name[best]))
             best = i;
     }
     return SP_FAIL(SP_EDATA,

@@ -182,8 +182,8 @@ sp_status sp_dataset_match_recipe(const sp_dataset *set, const sp_recipe *recipe
                                   const char *whose);
 /* Compares two lists of names. A list that has a name twice differs from every other.
  */
-typedef enum sp_likeness { SP_EQUAL, SP_OTHER_ORDER, SP_OTHER_NAMES } sp_likeness;
-sp_likeness sp_dataset_compare_names(int n_a, char *const *a, int n_b, char *const *b);
+typedef enum sp_match { SP_EQUAL, SP_OTHER_ORDER, SP_OTHER_NAMES } sp_match;
+sp_match sp_dataset_compare_names(int n_a, char *const *a, int n_b, char *const *b);
 /* Writes ["a", "b"] of name[columns[i]], or of name[i] with columns NULL; the list is
  * cut when the text is full. */
 void sp_dataset_print_names(char *text, size_t size, int n, char *const *name,

@@ -14,9 +14,9 @@
 #include <unistd.h>
 
 #include "base/sp_file.h"
+#include "base/sp_liveness.h"
 #include "base/sp_log.h"
 #include "base/sp_number.h"
-#include "base/sp_pulse.h"
 #include "data/sp_shard_internal.h"
 
 /* Header only: no library to link. */
@@ -109,7 +109,7 @@ static sp_status copies_hash(const sp_shard *shard, int64_t most, char *piece,
         rc = sp_file_read_at(fd, shard->path, piece, bytes, begin + at);
         if (rc == SP_OK)
             XXH64_update(&state, piece, bytes);
-        sp_pulse_beat();
+        sp_liveness_count();
     }
     close(fd);
     *hash = (int64_t)XXH64_digest(&state);

@@ -13,8 +13,8 @@
 
 #include "base/sp_file.h"
 #include "base/sp_list.h"
+#include "base/sp_liveness.h"
 #include "base/sp_log.h"
-#include "base/sp_pulse.h"
 #include "data/sp_shard_internal.h"
 
 /* ---- patterns ---- */
@@ -317,11 +317,11 @@ static sp_status open_shard(struct sp_shard_files *files, const sp_shard *shard,
 {
     struct stat about;
 
-    sp_pulse_file_begin();
+    sp_liveness_file_begin();
     file->fd = open(shard->path, O_RDONLY | O_CLOEXEC);
     if (file->fd < 0 && (errno == EMFILE || errno == ENFILE) && close_idle(files))
         file->fd = open(shard->path, O_RDONLY | O_CLOEXEC);
-    sp_pulse_file_end();
+    sp_liveness_file_end();
     if (file->fd < 0)
         return SP_FAIL(SP_EIO, "%s: %s", shard->path, strerror(errno));
     if (fstat(file->fd, &about) != 0)

@@ -19,7 +19,7 @@
 /* ---- rank 0 ---- */
 
 typedef struct collection {
-    sp_wire index;
+    sp_serial index;
     sp_rounding rounding;
     int n_files;
     sp_dataset *part; /* [n_files] the files' indices, with their arrays */
@@ -34,7 +34,7 @@ static sp_status add_file(sp_h5 *file, int i, void *context)
     SP_TRY(sp_shard_header(file, part));
     SP_TRY(sp_rounding_add(&c->rounding, file, part, c->n_files));
     SP_TRY(sp_shard_detach_chunks(file, part->shard));
-    sp_wire_shard(&c->index, part);
+    sp_shard_serialize(&c->index, part);
     return c->index.rc;
 }
 
@@ -103,7 +103,7 @@ static sp_status collect(const sp_strings *patterns, const sp_fold *fold, collec
     sp_status rc = list_files(patterns, fold, &paths);
     int64_t n = paths.n;
 
-    sp_wire_bytes(&c->index, &n, sizeof n);
+    sp_serial_bytes(&c->index, &n, sizeof n);
     c->part = calloc((size_t)n + 1, sizeof *c->part);
     if (rc == SP_OK && !c->part)
         rc = SP_FAIL(SP_EMEM, "no memory for the index of %d files", paths.n);
@@ -180,10 +180,10 @@ static sp_status agree(const sp_dataset *a, const sp_dataset *b)
     return SP_OK;
 }
 
-static sp_status read_parts(sp_wire *index, sp_dataset *part, int64_t n)
+static sp_status read_parts(sp_serial *index, sp_dataset *part, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
-        sp_wire_shard(index, &part[i]);
+        sp_shard_serialize(index, &part[i]);
         SP_TRY(index->rc);
         SP_TRY(agree(&part[0], &part[i]));
     }
@@ -377,9 +377,9 @@ static char **merge_codes(sp_dataset *part, int64_t n)
     return code;
 }
 
-/* The likeness of a part's recipe to the first part's that has one. */
+/* The match of a part's recipe to the first part's that has one. */
 typedef struct recipe_gap {
-    sp_recipe_likeness likeness;
+    sp_recipe_match match;
     const sp_dataset *first, *other;
     char text[SP_RECIPE_DIFFERENCE];
 } recipe_gap;
@@ -387,19 +387,19 @@ typedef struct recipe_gap {
 /* Finds the gravest difference between the recipes of the parts. */
 static void find_gap(const sp_dataset *part, int64_t n, recipe_gap *gap)
 {
-    *gap = (recipe_gap){.likeness = SP_RECIPE_SAME};
+    *gap = (recipe_gap){.match = SP_RECIPE_SAME};
     for (int64_t i = 0; i < n; i++) {
         char text[SP_RECIPE_DIFFERENCE];
-        sp_recipe_likeness likeness;
+        sp_recipe_match match;
 
         if (part[i].recipe && !gap->first)
             gap->first = &part[i];
         if (!gap->first)
             continue;
-        likeness = sp_recipe_compare(gap->first->recipe, part[i].recipe, text);
-        if (likeness <= gap->likeness)
+        match = sp_recipe_compare(gap->first->recipe, part[i].recipe, text);
+        if (match <= gap->match)
             continue;
-        gap->likeness = likeness;
+        gap->match = match;
         gap->other = &part[i];
         memcpy(gap->text, text, sizeof text);
     }
@@ -416,7 +416,7 @@ static sp_status merge_recipes(sp_dataset *set, const sp_dataset *part, int64_t 
     find_gap(part, n, &gap);
     first = gap.first ? set->shard[gap.first - part].path : "";
     other = gap.other ? set->shard[gap.other - part].path : "";
-    switch (gap.likeness) {
+    switch (gap.match) {
     case SP_RECIPE_OTHER_UNIT:
         return SP_FAIL(SP_EDATA, "%s and %s: %s: files of one data set must agree",
                        first, other, gap.text);
@@ -504,13 +504,13 @@ uint64_t sp_dataset_hash(const sp_dataset *set)
     return XXH64_digest(&hash);
 }
 
-static sp_status build(sp_dataset *set, sp_wire *index)
+static sp_status build(sp_dataset *set, sp_serial *index)
 {
     sp_dataset *part;
     sp_status rc;
     int64_t n;
 
-    sp_wire_count(index, &n, 1);
+    sp_serial_count(index, &n, 1);
     SP_TRY(index->rc);
     SP_TRY(SP_NEW(&part, n, "the index of the files"));
     rc = read_parts(index, part, n);
@@ -538,7 +538,7 @@ sp_status sp_dataset_open_fold(sp_dataset *set, const sp_strings *patterns,
     if (!comm || comm->rank == 0)
         rc = c.index.rc = collect(patterns, fold, &c);
     if (comm)
-        rc = sp_comm_bcast_wire(comm, &c.index);
+        rc = sp_comm_bcast_serial(comm, &c.index);
     if (rc == SP_OK) {
         c.index.is_reading = true;
         rc = build(set, &c.index);

@@ -6,7 +6,7 @@
  *     sp_shard_header.c   headers of one file --> sp_dataset of one shard
  *     sp_shard_round.c    warns of features that float32 does not hold exactly
  *     sp_shard_index.c    collects, broadcasts and merges indices
- *     sp_shard_wire.c     an index as bytes
+ *     sp_shard_bytes.c     an index as bytes
  *     sp_shard_chunked.c  what chunked files cost; the cache of unpacked chunks
  *     sp_sample.c         reads and checks a sample; sp_sample_unique.c: duplicates
  *     sp_shard_write.c    writes a shard */
@@ -52,11 +52,11 @@ typedef struct sp_index_array {
 /* The i-th of them; costs.word is the one of SP_INDEX_COSTS. Elements of 8 bytes come before those of 1. */
 sp_index_array sp_index_array_of(sp_dataset *set, int i);
 
-/* ---- an index as bytes (sp_shard_wire.c) ---- */
+/* ---- an index as bytes (sp_shard_bytes.c) ---- */
 
-/* Writes the index of one shard without its arrays to bytes, or reads it; wire->rc
+/* Writes the index of one shard without its arrays to bytes, or reads it; serial->rc
  * reports a failure. */
-void sp_wire_shard(sp_wire *wire, sp_dataset *set);
+void sp_shard_serialize(sp_serial *serial, sp_dataset *set);
 
 /* ---- unique coordinates (sp_sample_unique.c), all in [-limit, limit) ---- */
 

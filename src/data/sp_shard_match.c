@@ -25,7 +25,7 @@ void sp_dataset_print_names(char *text, size_t size, int n, char *const *name,
         snprintf(text + used, size - used, "]");
 }
 
-sp_likeness sp_dataset_compare_names(int n_a, char *const *a, int n_b, char *const *b)
+sp_match sp_dataset_compare_names(int n_a, char *const *a, int n_b, char *const *b)
 {
     bool is_equal = n_a == n_b;
 

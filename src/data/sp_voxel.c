@@ -198,11 +198,11 @@ static sp_status merge_rows(work *w, int c, sp_arena *arena)
     const int32_t *labels = w->in->labels, *rows;
     int32_t largest = 0;
 
-    SP_TRY(SP_TAKE(arena, (int64_t)w->out->n, &w->start));
-    SP_TRY(SP_TAKE(arena, (int64_t)w->n, &w->list));
+    SP_TRY(SP_ALLOC(arena, (int64_t)w->out->n, &w->start));
+    SP_TRY(SP_ALLOC(arena, (int64_t)w->n, &w->list));
     for (int32_t i = 0; i < w->n; i++)
         largest = labels[i] > largest ? labels[i] : largest;
-    SP_TRY(SP_TAKE(arena, (int64_t)largest + 1, &w->votes));
+    SP_TRY(SP_ALLOC(arena, (int64_t)largest + 1, &w->votes));
     memset(w->votes, 0, ((size_t)largest + 1) * sizeof *w->votes);
     copy_single_rows(w, c);
     for (int32_t v = 0; v < w->out->n; v++) {
@@ -277,10 +277,10 @@ static sp_status allocate_outputs(const sp_sample *in, int c, sp_arena *arena,
                                   sp_voxels *out)
 {
     memset(out, 0, sizeof *out);
-    SP_TRY(SP_TAKE(arena, 3 * in->n, &out->coords));
-    SP_TRY(SP_TAKE(arena, in->n * c, &out->features));
-    SP_TRY(SP_TAKE(arena, in->n, &out->labels));
-    return SP_TAKE(arena, in->n, &out->row_of);
+    SP_TRY(SP_ALLOC(arena, 3 * in->n, &out->coords));
+    SP_TRY(SP_ALLOC(arena, in->n * c, &out->features));
+    SP_TRY(SP_ALLOC(arena, in->n, &out->labels));
+    return SP_ALLOC(arena, in->n, &out->row_of);
 }
 
 static sp_status allocate_table(work *w, sp_arena *arena)
@@ -291,9 +291,9 @@ static sp_status allocate_table(work *w, sp_arena *arena)
         bits++;
     w->mask = ((uint32_t)1 << bits) - 1;
     w->shift = 64 - (bits - 3);
-    SP_TRY(SP_TAKE(arena, (size_t)1 << bits, &w->table));
+    SP_TRY(SP_ALLOC(arena, (size_t)1 << bits, &w->table));
     memset(w->table, 0, sizeof *w->table << bits);
-    SP_TRY(SP_TAKE(arena, (int64_t)w->n, &w->count));
+    SP_TRY(SP_ALLOC(arena, (int64_t)w->n, &w->count));
     memset(w->count, 0, (size_t)w->n * sizeof *w->count);
     return SP_OK;
 }

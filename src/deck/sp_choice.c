@@ -5,7 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/sp_names.h"
+#include "base/sp_word_table.h"
 #include "deck/sp_deck.h"
 
 const char *const sp_crop_shape_word[] = {SP_CROPS(SP_CHOICE_WORD)};
@@ -45,7 +45,7 @@ void sp_choice_nearest(const char *names, const char *word, char *to)
 
     assert(names && word && to);
     for (int i = 0; sp_choice_name(names, i, name); i++) {
-        int d = sp_names_distance(word, name);
+        int d = sp_word_distance(word, name);
 
         if (i == 0 || d < least) {
             least = d;

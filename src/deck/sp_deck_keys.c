@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/sp_names.h"
+#include "base/sp_word_table.h"
 
 /* Offset and bytes of a field. */
 #define AT(field) offsetof(sp_config, field), sizeof((sp_config *)0)->field
@@ -361,28 +361,37 @@ _Static_assert(sizeof sp_deck_key / sizeof sp_deck_key[0] <= SP_MAX_KEYS,
                "SP_MAX_KEYS");
 
 const char *const sp_config_kept_by_resume[] = {
-    "net.family",      "net.width",  "net.stem_kernel",
-    "net.kernel_down", "net.bn_eps", "net.layers",      "net.grid",  "net.upsample",
-    "batch.size",      "batch.per",  "train.seed",      "run.weights",
+    "net.family", "net.width",  "net.stem_kernel", "net.kernel_down",
+    "net.bn_eps", "net.layers", "net.grid",        "net.upsample",
+    "batch.size", "batch.per",  "train.seed",      "run.weights",
     NULL};
 
 /* Keys read from a checkpoint's deck: the network, its loss, and the augmentation of
  * its samples, which gives the views that the network knows. */
-const char *const sp_config_kept_by_model[] = {
-    "net.layers",      "net.family",        "net.width",       "net.stem_kernel",
-    "net.kernel_down", "net.bn_eps",        "net.grid",        "data.features",
-    "net.upsample",
-    "data.voxel_size",
-    "augment.flip",    "augment.rotate_z",  "augment.scale",   "augment.rotate_max",
-    "train.label_smoothing", "train.loss",     "train.focal_gamma",
-    "run.weights",
-    NULL};
+const char *const sp_config_kept_by_model[] = {"net.layers",
+                                               "net.family",
+                                               "net.width",
+                                               "net.stem_kernel",
+                                               "net.kernel_down",
+                                               "net.bn_eps",
+                                               "net.grid",
+                                               "data.features",
+                                               "net.upsample",
+                                               "data.voxel_size",
+                                               "augment.flip",
+                                               "augment.rotate_z",
+                                               "augment.scale",
+                                               "augment.rotate_max",
+                                               "train.label_smoothing",
+                                               "train.loss",
+                                               "train.focal_gamma",
+                                               "run.weights",
+                                               NULL};
 
 /* The keys that are paths: a "~/" in them is the user's folder. */
-const char *const sp_deck_paths[] = {"data.train",     "data.val",   "run.dir",
-                                     "augment.paste",
-                                     "run.checkpoint", "run.resume", "run.init_from",
-                                     "run.log_dir",    "eval.members", NULL};
+const char *const sp_deck_paths[] = {
+    "data.train", "data.val",      "run.dir",     "augment.paste", "run.checkpoint",
+    "run.resume", "run.init_from", "run.log_dir", "eval.members",  NULL};
 
 static void deck_path_of(const sp_key *key, char *to)
 {
@@ -425,8 +434,8 @@ const char *sp_deck_nearest_section(const char *word)
     const char *best = sp_deck_key[0].section;
 
     for (int i = 0; i < sp_deck_n_keys; i++)
-        if (sp_names_distance(word, sp_deck_key[i].section) <
-            sp_names_distance(word, best))
+        if (sp_word_distance(word, sp_deck_key[i].section) <
+            sp_word_distance(word, best))
             best = sp_deck_key[i].section;
     return best;
 }
@@ -439,9 +448,9 @@ static int key_distance(const sp_key *key, const char *path)
     char section[SP_NAME];
 
     snprintf(section, sizeof section, "%.*s", dot ? (int)(dot - path) : 0, path);
-    return 4 * sp_names_distance(name, key->name) +
+    return 4 * sp_word_distance(name, key->name) +
            (dot && strcmp(section, key->section)) +
-           (dot ? sp_names_distance(section, key->section) : 0);
+           (dot ? sp_word_distance(section, key->section) : 0);
 }
 
 const sp_key *sp_deck_nearest_key(const char *path)

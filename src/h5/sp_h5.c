@@ -11,7 +11,7 @@
 
 #include "base/sp_file.h"
 #include "base/sp_list.h"
-#include "base/sp_pulse.h"
+#include "base/sp_liveness.h"
 #include "h5/sp_h5_child.h"
 #include "h5/sp_h5_internal.h"
 #include "h5/sp_h5_number.h"
@@ -130,7 +130,7 @@ sp_status sp_h5_open_each(char *const *paths, int n,
             rc = use(file, i, context);
             sp_h5_close(file);
         }
-        sp_pulse_beat();
+        sp_liveness_count();
     }
     if (reader)
         reader->end(&child);
@@ -300,7 +300,7 @@ static sp_status read_stored(sp_h5 *file, const sp_h5_entry *entry, int64_t firs
         return SP_OK;
     SP_TRY(sp_file_read_at(file->fd, where, to, (size_t)(n * row),
                            entry->shape.at + first * row));
-    sp_pulse_beat();
+    sp_liveness_count();
     return SP_OK;
 }
 

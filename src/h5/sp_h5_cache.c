@@ -105,20 +105,20 @@ bool sp_h5_chunks_check(const sp_h5_chunks *c, int64_t file_bytes, char *why,
     return false;
 }
 
-void sp_h5_chunks_wire(sp_wire *wire, sp_h5_chunks **chunks)
+void sp_h5_chunks_serialize(sp_serial *serial, sp_h5_chunks **chunks)
 {
     static _Atomic uint64_t last_serial;
     sp_h5_chunks *c;
 
-    if (!sp_wire_struct(wire, (void **)chunks, sizeof *c))
+    if (!sp_serial_struct(serial, (void **)chunks, sizeof *c))
         return;
     c = *chunks;
-    sp_wire_text(wire, &c->name);
-    sp_wire_bytes(wire, c->dim, sizeof c->dim);
-    sp_wire_bytes(wire, &c->rank, sizeof c->rank);
-    sp_wire_bytes(wire, &c->type_size, sizeof c->type_size);
-    sp_wire_bytes(wire, &c->rows, sizeof c->rows);
-    sp_wire_bytes(wire, &c->bytes, sizeof c->bytes);
+    sp_serial_text(serial, &c->name);
+    sp_serial_bytes(serial, c->dim, sizeof c->dim);
+    sp_serial_bytes(serial, &c->rank, sizeof c->rank);
+    sp_serial_bytes(serial, &c->type_size, sizeof c->type_size);
+    sp_serial_bytes(serial, &c->rows, sizeof c->rows);
+    sp_serial_bytes(serial, &c->bytes, sizeof c->bytes);
     c->serial = atomic_fetch_add(&last_serial, 1) + 1;
 }
 

@@ -11,66 +11,67 @@ enum { ATTR_BYTES = 32, ENTRY_BYTES = 64 };
 
 /* ---- as bytes ---- */
 
-static void wire_type(sp_wire *wire, sp_h5_type *type)
+static void serialize_type(sp_serial *serial, sp_h5_type *type)
 {
-    sp_wire_bytes(wire, &type->kind, sizeof type->kind);
-    sp_wire_bytes(wire, &type->size, sizeof type->size);
-    sp_wire_flag(wire, &type->is_swapped);
+    sp_serial_bytes(serial, &type->kind, sizeof type->kind);
+    sp_serial_bytes(serial, &type->size, sizeof type->size);
+    sp_serial_flag(serial, &type->is_swapped);
 }
 
-static void wire_shape(sp_wire *wire, sp_h5_shape *shape)
+static void serialize_shape(sp_serial *serial, sp_h5_shape *shape)
 {
-    wire_type(wire, &shape->type);
-    sp_wire_bytes(wire, &shape->rank, sizeof shape->rank);
-    sp_wire_bytes(wire, shape->dim, sizeof shape->dim);
-    sp_wire_flag(wire, &shape->is_contiguous);
-    sp_wire_bytes(wire, &shape->at, sizeof shape->at);
+    serialize_type(serial, &shape->type);
+    sp_serial_bytes(serial, &shape->rank, sizeof shape->rank);
+    sp_serial_bytes(serial, shape->dim, sizeof shape->dim);
+    sp_serial_flag(serial, &shape->is_contiguous);
+    sp_serial_bytes(serial, &shape->at, sizeof shape->at);
 }
 
-static void wire_attr(sp_wire *wire, sp_h5_attr *attr)
+static void serialize_attr(sp_serial *serial, sp_h5_attr *attr)
 {
-    sp_wire_text(wire, &attr->name);
-    wire_type(wire, &attr->type);
-    sp_wire_bytes(wire, &attr->n, sizeof attr->n);
-    sp_wire_array(wire, &attr->value, attr->n,
-                  attr->type.size > 0 ? (size_t)attr->type.size : SIZE_MAX);
-    sp_wire_texts(wire, &attr->text, attr->n);
-    sp_wire_text(wire, &attr->why);
+    sp_serial_text(serial, &attr->name);
+    serialize_type(serial, &attr->type);
+    sp_serial_bytes(serial, &attr->n, sizeof attr->n);
+    sp_serial_array(serial, &attr->value, attr->n,
+                    attr->type.size > 0 ? (size_t)attr->type.size : SIZE_MAX);
+    sp_serial_texts(serial, &attr->text, attr->n);
+    sp_serial_text(serial, &attr->why);
 }
 
-/* Allocates a list of n elements on a wire that reads into an empty destination. */
-static bool make_list(sp_wire *wire, void **list, int64_t n, size_t size)
+/* Allocates a list of n elements on a serial that reads into an empty destination. */
+static bool make_list(sp_serial *serial, void **list, int64_t n, size_t size)
 {
-    if (wire->is_reading && wire->rc == SP_OK && !(*list = calloc((size_t)n + 1, size)))
-        wire->rc =
+    if (serial->is_reading && serial->rc == SP_OK &&
+        !(*list = calloc((size_t)n + 1, size)))
+        serial->rc =
             SP_FAIL(SP_EMEM, "no memory for an index of %lld parts", (long long)n);
-    return wire->rc == SP_OK;
+    return serial->rc == SP_OK;
 }
 
-static void wire_entry(sp_wire *wire, sp_h5_entry *entry)
+static void serialize_entry(sp_serial *serial, sp_h5_entry *entry)
 {
-    sp_wire_text(wire, &entry->name);
-    sp_wire_bytes(wire, &entry->kind, sizeof entry->kind);
-    sp_wire_text(wire, &entry->why);
-    wire_shape(wire, &entry->shape);
-    sp_h5_chunks_wire(wire, &entry->chunks);
-    sp_wire_bytes(wire, &entry->n_texts, sizeof entry->n_texts);
-    sp_wire_texts(wire, &entry->text, entry->n_texts);
-    sp_wire_count(wire, &entry->n_attrs, ATTR_BYTES);
-    if (make_list(wire, (void **)&entry->attr, entry->n_attrs, sizeof *entry->attr))
-        for (int64_t i = 0; i < entry->n_attrs && wire->rc == SP_OK; i++)
-            wire_attr(wire, &entry->attr[i]);
+    sp_serial_text(serial, &entry->name);
+    sp_serial_bytes(serial, &entry->kind, sizeof entry->kind);
+    sp_serial_text(serial, &entry->why);
+    serialize_shape(serial, &entry->shape);
+    sp_h5_chunks_serialize(serial, &entry->chunks);
+    sp_serial_bytes(serial, &entry->n_texts, sizeof entry->n_texts);
+    sp_serial_texts(serial, &entry->text, entry->n_texts);
+    sp_serial_count(serial, &entry->n_attrs, ATTR_BYTES);
+    if (make_list(serial, (void **)&entry->attr, entry->n_attrs, sizeof *entry->attr))
+        for (int64_t i = 0; i < entry->n_attrs && serial->rc == SP_OK; i++)
+            serialize_attr(serial, &entry->attr[i]);
 }
 
-void sp_h5_catalog_wire(sp_wire *wire, sp_h5_catalog *catalog)
+void sp_h5_catalog_serialize(sp_serial *serial, sp_h5_catalog *catalog)
 {
-    sp_wire_bytes(wire, &catalog->device, sizeof catalog->device);
-    sp_wire_bytes(wire, &catalog->inode, sizeof catalog->inode);
-    sp_wire_bytes(wire, &catalog->bytes, sizeof catalog->bytes);
-    sp_wire_count(wire, &catalog->n, ENTRY_BYTES);
-    if (make_list(wire, (void **)&catalog->entry, catalog->n, sizeof *catalog->entry))
-        for (int64_t i = 0; i < catalog->n && wire->rc == SP_OK; i++)
-            wire_entry(wire, &catalog->entry[i]);
+    sp_serial_bytes(serial, &catalog->device, sizeof catalog->device);
+    sp_serial_bytes(serial, &catalog->inode, sizeof catalog->inode);
+    sp_serial_bytes(serial, &catalog->bytes, sizeof catalog->bytes);
+    sp_serial_count(serial, &catalog->n, ENTRY_BYTES);
+    if (make_list(serial, (void **)&catalog->entry, catalog->n, sizeof *catalog->entry))
+        for (int64_t i = 0; i < catalog->n && serial->rc == SP_OK; i++)
+            serialize_entry(serial, &catalog->entry[i]);
 }
 
 /* ---- checks ---- */

@@ -41,9 +41,9 @@ typedef struct sp_h5_catalog {
     sp_h5_entry *entry; /* [n] sorted by name once the catalog is checked */
 } sp_h5_catalog;
 
-/* Writes the catalog to bytes, or reads it from bytes; wire->rc is the status. Call
+/* Writes the catalog to bytes, or reads it from bytes; serial->rc is the status. Call
  * sp_h5_catalog_free after a failure too. */
-void sp_h5_catalog_wire(sp_wire *wire, sp_h5_catalog *catalog);
+void sp_h5_catalog_serialize(sp_serial *serial, sp_h5_catalog *catalog);
 /* Sorts the entries. An entry with impossible numbers for this file's size gets a
  * reason not to be read. SP_EMEM; SP_EDATA if the catalog itself is broken. */
 sp_status sp_h5_catalog_check(sp_h5_catalog *catalog);

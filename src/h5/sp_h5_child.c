@@ -19,10 +19,10 @@
 #include <xxhash.h>
 
 #include "base/sp_file.h"
+#include "base/sp_liveness.h"
 #include "base/sp_log.h"
-#include "base/sp_pulse.h"
 #include "base/sp_signal.h"
-#include "h5/sp_h5_child_wire.h"
+#include "h5/sp_h5_child_protocol.h"
 #include "h5/sp_h5_internal.h"
 
 enum {
@@ -139,7 +139,7 @@ static bool is_quiet(int fd)
 
     do {
         n = poll(&wait, 1, 1000);
-        sp_pulse_beat(); /* PATIENCE_S is the limit here, not the watchdog's */
+        sp_liveness_count(); /* PATIENCE_S is the limit here, not the watchdog's */
     } while ((n == 0 || (n < 0 && errno == EINTR)) && sp_now_s() < until);
     return n <= 0;
 }
@@ -206,12 +206,12 @@ static sp_status raise_message(const char *path, uint64_t status, const char *te
 static sp_status read_catalog(const char *path, unsigned char *data, size_t bytes,
                               sp_h5_catalog *catalog)
 {
-    sp_wire wire = {.data = data, .size = bytes, .is_reading = true};
+    sp_serial serial = {.data = data, .size = bytes, .is_reading = true};
 
-    sp_h5_catalog_wire(&wire, catalog);
-    if (wire.rc == SP_EMEM)
-        return wire.rc;
-    return wire.rc == SP_OK && wire.at == bytes ? SP_OK : fail_answer(path);
+    sp_h5_catalog_serialize(&serial, catalog);
+    if (serial.rc == SP_EMEM)
+        return serial.rc;
+    return serial.rc == SP_OK && serial.at == bytes ? SP_OK : fail_answer(path);
 }
 
 sp_status sp_h5_child_next(sp_h5_child *child, const char *path, int64_t file_bytes,

@@ -17,7 +17,7 @@
 #include <xxhash.h>
 
 #include "base/sp_machine.h"
-#include "h5/sp_h5_child_wire.h"
+#include "h5/sp_h5_child_protocol.h"
 #include "h5/sp_h5_internal.h"
 
 /* The limits of a child, since the library never returns from some damaged headers.
@@ -167,22 +167,22 @@ static void put_failure(sp_status rc)
 static void answer(const char *path)
 {
     sp_h5_catalog catalog = {0};
-    sp_wire wire = {0};
+    sp_serial serial = {0};
     sp_status rc;
 
     limit_file(path, 0);
     misbehave(path);
     rc = sp_h5_describe(path, &catalog);
     if (rc == SP_OK) {
-        sp_h5_catalog_wire(&wire, &catalog);
-        rc = wire.rc;
+        sp_h5_catalog_serialize(&serial, &catalog);
+        rc = serial.rc;
     }
     end_limits();
     if (rc == SP_OK)
-        put_frame(SP_OK, wire.data, wire.size, NULL);
+        put_frame(SP_OK, serial.data, serial.size, NULL);
     else
         put_failure(rc);
-    free(wire.data);
+    free(serial.data);
     sp_h5_catalog_free(&catalog);
 }
 

@@ -12,7 +12,7 @@
 #ifndef SP_H5_ROWS_H
 #define SP_H5_ROWS_H
 
-#include "base/sp_wire.h"
+#include "base/sp_serial.h"
 #include "h5/sp_h5.h"
 
 enum {
@@ -37,7 +37,7 @@ typedef struct sp_h5_chunks {
 bool sp_h5_chunks_check(const sp_h5_chunks *chunks, int64_t file_bytes, char *why,
                         size_t size);
 /* Writes a table to bytes, or reads it from bytes; NULL stays NULL. */
-void sp_h5_chunks_wire(sp_wire *wire, sp_h5_chunks **chunks);
+void sp_h5_chunks_serialize(sp_serial *serial, sp_h5_chunks **chunks);
 void sp_h5_chunks_free(sp_h5_chunks *chunks);
 /* The rows that are unpacked together: the rows of 256 KiB of chunks, of one chunk at
  * least. */

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/sp_pulse.h"
+#include "base/sp_liveness.h"
 #include "h5/sp_h5_internal.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -25,7 +25,7 @@ void sp_h5_enter(void)
 sp_status sp_h5_leave(sp_status rc)
 {
     pthread_mutex_unlock(&lock);
-    sp_pulse_beat();
+    sp_liveness_count();
     return rc;
 }
 

@@ -12,10 +12,10 @@
 #include <unistd.h>
 
 #include "base/sp_error.h"
-#include "base/sp_log.h"
 #include "base/sp_fault.h"
+#include "base/sp_liveness.h"
+#include "base/sp_log.h"
 #include "base/sp_process.h"
-#include "base/sp_pulse.h"
 #include "base/sp_thread.h"
 #include "comm/sp_launcher.h"
 
@@ -89,8 +89,8 @@ static long find_process(bool is_stopped)
  * known. */
 static const char *start_rank_of(long pid, char text[16])
 {
-    static const char *const names[] = {"PMI_RANK=", "PMIX_RANK=",
-                                        "OMPI_COMM_WORLD_RANK=", "SLURM_PROCID="};
+    static const char *const names[] = {
+        "PMI_RANK=", "PMIX_RANK=", "OMPI_COMM_WORLD_RANK=", "SLURM_PROCID="};
     char path[64], *variable = NULL;
     size_t room = 0;
     FILE *file;
@@ -195,7 +195,7 @@ static void limit_start(void)
 /* Names a stopped process that this rank waits for. Any work ends the wait for it. */
 static void name_waits(void)
 {
-    sp_pulse last = {.work = -1}, now;
+    sp_liveness last = {.work = -1}, now;
     struct timespec begin;
     bool is_told = false;
     char where[WHERE];
@@ -204,7 +204,7 @@ static void name_waits(void)
         clock_gettime(CLOCK_MONOTONIC, &begin);
         if (is_over_by(TOGETHER, &begin, start.limit_s / LOOKS))
             return;
-        sp_pulse_read(&now);
+        sp_liveness_read(&now);
         is_told = is_told && now.work == last.work;
         if (is_told || !now.is_waiting || now.work != last.work || !is_speaker() ||
             !name_stopped(where))

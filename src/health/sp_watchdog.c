@@ -9,15 +9,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/sp_liveness.h"
 #include "base/sp_log.h"
-#include "base/sp_pulse.h"
 #include "base/sp_thread.h"
 #include "health/sp_watchdog_internal.h"
 
 #define INTERVAL_S 1.0 /* between signs of life; at most a quarter of the limit */
 #define TOLD_S     2.0 /* for the watchdog to report if MPI failed first */
 
-_Static_assert((int)SP_LINK_PHASES == (int)SP_PHASE_COUNT, "what a frame may say");
+_Static_assert((int)SP_AUTH_PHASES == (int)SP_PHASE_COUNT, "what a frame may say");
 
 /* ---- signs ---- */
 
@@ -28,79 +28,80 @@ sp_watched *sp_watchdog_own_row(sp_watchdog *w)
 
 /* Collects this rank's present signs. They are copied into heartbeat.bin too, for
  * processes that have no connection to this rank. */
-void sp_watchdog_take_own(sp_watchdog *w, sp_signs *signs, sp_signs_kind kind, int code)
+void sp_watchdog_take_own(sp_watchdog *w, sp_status_frame *status, sp_frame_kind kind,
+                          int code)
 {
     sp_heartbeat *beat = w->run->beat;
-    sp_pulse pulse;
+    sp_liveness liveness;
 
-    sp_pulse_read(&pulse);
-    memset(signs, 0, sizeof *signs);
-    signs->rank = w->run->comm->rank;
-    signs->kind = kind;
-    signs->code = code;
-    signs->work = pulse.work;
-    signs->waits = pulse.waits;
-    signs->is_waiting = pulse.is_waiting;
-    signs->phase = __atomic_load_n(&beat->phase, __ATOMIC_RELAXED);
-    signs->epoch = __atomic_load_n(&beat->epoch, __ATOMIC_RELAXED);
-    signs->step = __atomic_load_n(&beat->step, __ATOMIC_RELAXED);
-    __atomic_load(&w->own_s, &signs->own_s, __ATOMIC_RELAXED);
-    signs->own_phase = __atomic_load_n(&w->own_phase, __ATOMIC_RELAXED);
-    memcpy(signs->host, w->run->comm->host, sizeof signs->host);
-    sp_scribe_write(w->scribe, pulse.work, pulse.waits);
+    sp_liveness_read(&liveness);
+    memset(status, 0, sizeof *status);
+    status->rank = w->run->comm->rank;
+    status->kind = kind;
+    status->code = code;
+    status->work = liveness.work;
+    status->waits = liveness.waits;
+    status->is_waiting = liveness.is_waiting;
+    status->phase = __atomic_load_n(&beat->phase, __ATOMIC_RELAXED);
+    status->epoch = __atomic_load_n(&beat->epoch, __ATOMIC_RELAXED);
+    status->step = __atomic_load_n(&beat->step, __ATOMIC_RELAXED);
+    __atomic_load(&w->own_s, &status->own_s, __ATOMIC_RELAXED);
+    status->own_phase = __atomic_load_n(&w->own_phase, __ATOMIC_RELAXED);
+    memcpy(status->host, w->run->comm->host, sizeof status->host);
+    sp_scribe_write(w->scribe, liveness.work, liveness.waits);
 }
 
 /* While a thread of this process waits for the file system, and for no longer than
  * file_wait_s, the process is at work by being alive. */
 static void watch_files(sp_watchdog *w)
 {
-    sp_pulse pulse;
+    sp_liveness liveness;
 
-    sp_pulse_read(&pulse);
-    if (pulse.file_s < w->interval_s) {
+    sp_liveness_read(&liveness);
+    if (liveness.file_s < w->interval_s) {
         w->is_file_told = false;
         return;
     }
-    if (pulse.file_s < w->file_wait_s)
-        sp_pulse_beat();
-    if (pulse.file_s < w->limit_s / 2 || w->is_file_told)
+    if (liveness.file_s < w->file_wait_s)
+        sp_liveness_count();
+    if (liveness.file_s < w->limit_s / 2 || w->is_file_told)
         return;
     w->is_file_told = true;
     sp_log_warn(
         "rank %d/%d host %s has waited for the file system for %.0f s, in phase "
         "%s; the run goes on when it answers within run.file_wait_s = %g",
-        w->run->comm->rank, w->run->comm->size, w->run->comm->host, pulse.file_s,
+        w->run->comm->rank, w->run->comm->size, w->run->comm->host, liveness.file_s,
         sp_phase_name((sp_phase)w->run->beat->phase), w->file_wait_s);
 }
 
-static void watchdog_note(sp_watched *r, const sp_signs *signs)
+static void watchdog_note(sp_watched *r, const sp_status_frame *status)
 {
     double now = sp_now_s();
 
     r->heard_s = now;
-    if (signs->work != r->signs.work)
+    if (status->work != r->status.work)
         r->worked_s = r->changed_s = now;
-    if (signs->waits != r->signs.waits)
+    if (status->waits != r->status.waits)
         r->changed_s = now;
-    r->signs = *signs;
+    r->status = *status;
 }
 
 /* Updates a row from heartbeat.bin, for a rank without a connection. */
 static void note_record(sp_watchdog *w, sp_watched *r, int rank)
 {
     sp_heartbeat beat;
-    sp_signs signs = {.rank = rank};
+    sp_status_frame status = {.rank = rank};
 
     if (!sp_heartbeat_get(w->run->beats, rank, &beat) || !beat.counter)
         return;
-    signs.work = beat.work + beat.counter;
-    signs.waits = beat.waits;
-    signs.phase = beat.phase;
-    signs.epoch = beat.epoch;
-    signs.step = beat.step;
-    memcpy(signs.host, beat.host, sizeof signs.host);
-    if (signs.work != r->signs.work || signs.waits != r->signs.waits)
-        watchdog_note(r, &signs);
+    status.work = beat.work + beat.counter;
+    status.waits = beat.waits;
+    status.phase = beat.phase;
+    status.epoch = beat.epoch;
+    status.step = beat.step;
+    memcpy(status.host, beat.host, sizeof status.host);
+    if (status.work != r->status.work || status.waits != r->status.waits)
+        watchdog_note(r, &status);
 }
 
 /* ---- a connection that is proven ---- */
@@ -111,35 +112,35 @@ static void watchdog_give_up(sp_watched *r)
 {
     sp_log_warn("watchdog: what rank %d sends is not of this run; its connection is "
                 "closed",
-                r->signs.rank);
-    sp_link_close(&r->link);
+                r->status.rank);
+    sp_auth_socket_close(&r->link);
     r->state = SP_WATCHED_ABSENT;
 }
 
 /* Acts on a frame. Only rank 0 may make others leave, and never with success. */
-static void heed(sp_watchdog *w, sp_watched *r, const sp_signs *signs)
+static void heed(sp_watchdog *w, sp_watched *r, const sp_status_frame *status)
 {
-    watchdog_note(r, signs);
-    if (signs->kind == SP_SIGNS_LEAVE && w->run->comm->rank != 0)
-        sp_watchdog_leave(w, signs->code);
-    r->state = signs->kind == SP_SIGNS_END ? SP_WATCHED_ENDED : SP_WATCHED_LINKED;
+    watchdog_note(r, status);
+    if (status->kind == SP_FRAME_LEAVE && w->run->comm->rank != 0)
+        sp_watchdog_leave(w, status->code);
+    r->state = status->kind == SP_FRAME_END ? SP_WATCHED_ENDED : SP_WATCHED_LINKED;
 }
 
 static void watchdog_receive(sp_watchdog *w, sp_watched *r)
 {
-    sp_link_event event = SP_LINK_SIGNS;
-    sp_signs signs;
+    sp_auth_socket_event event = SP_AUTH_ARRIVED;
+    sp_status_frame status;
 
-    while (event == SP_LINK_SIGNS) {
-        event = sp_link_receive(&r->link, &signs);
-        if (event == SP_LINK_SIGNS)
-            heed(w, r, &signs);
+    while (event == SP_AUTH_ARRIVED) {
+        event = sp_auth_socket_receive(&r->link, &status);
+        if (event == SP_AUTH_ARRIVED)
+            heed(w, r, &status);
     }
-    if (event == SP_LINK_FOREIGN)
+    if (event == SP_AUTH_FOREIGN)
         watchdog_give_up(r);
-    if (event != SP_LINK_GONE)
+    if (event != SP_AUTH_GONE)
         return;
-    sp_link_close(&r->link);
+    sp_auth_socket_close(&r->link);
     if (r->state == SP_WATCHED_LINKED)
         sp_watchdog_diagnose_dead(w, r);
 }
@@ -157,7 +158,7 @@ static int fill_poll(sp_watchdog *w)
         w->fd[n++] = (struct pollfd){w->fresh[i].fd, POLLIN, 0};
     for (int r = 0; r < w->n_rows; r++)
         if (w->row[r].link.fd >= 0) {
-            const bool is_connecting = w->row[r].link.stage == SP_LINK_CONNECTING;
+            const bool is_connecting = w->row[r].link.stage == SP_AUTH_CONNECTING;
 
             w->fd[n++] =
                 (struct pollfd){w->row[r].link.fd, is_connecting ? POLLOUT : POLLIN, 0};
@@ -182,15 +183,15 @@ static void listen_to_all(sp_watchdog *w)
         watchdog_receive(w, &w->row[r]);
 }
 
-static void watchdog_say(sp_watchdog *w, sp_signs_kind kind, int code)
+static void watchdog_say(sp_watchdog *w, sp_frame_kind kind, int code)
 {
-    sp_signs signs;
+    sp_status_frame status;
     sp_watched *own = sp_watchdog_own_row(w);
 
-    sp_watchdog_take_own(w, &signs, kind, code);
-    watchdog_note(own, &signs);
+    sp_watchdog_take_own(w, &status, kind, code);
+    watchdog_note(own, &status);
     for (int r = 0; r < w->n_rows; r++)
-        sp_link_send(&w->row[r].link, &signs);
+        sp_auth_socket_send(&w->row[r].link, &status);
 }
 
 /* Reads the records of ranks without a connection from heartbeat.bin. */
@@ -223,7 +224,7 @@ static void *watchdog_watch(void *arg)
             continue;
         last_s = now;
         watch_files(w);
-        watchdog_say(w, SP_SIGNS_ALIVE, 0);
+        watchdog_say(w, SP_FRAME_ALIVE, 0);
         watchdog_look_around(w);
         /* Rank 0 judges first; the margin gives the others time to receive it. */
         sp_watchdog_judge(w, is_root ? 0 : 2 * w->interval_s + 1);
@@ -258,10 +259,10 @@ static sp_status watchdog_allocate(sp_watchdog **watchdog, sp_run *run, double l
     w->n_places = comm->rank == 0 ? comm->size + SP_DOOR_STRANGERS : 0;
     w->fresh = calloc((size_t)w->n_places + 1, sizeof *w->fresh);
     w->fd =
-        calloc(1 + SP_LINK_ADDRESSES + (size_t)w->n_places + size + 1, sizeof *w->fd);
+        calloc(1 + SP_AUTH_ADDRESSES + (size_t)w->n_places + size + 1, sizeof *w->fd);
     for (int r = 0; w->row && r < w->n_rows; r++) {
         w->row[r].link.fd = -1;
-        w->row[r].signs.rank = comm->rank == 0 || r == 0 ? r : comm->rank;
+        w->row[r].status.rank = comm->rank == 0 || r == 0 ? r : comm->rank;
         w->row[r].heard_s = w->row[r].changed_s = w->row[r].worked_s = now;
     }
     if (!w->row || !w->fresh || !w->fd)
@@ -343,9 +344,9 @@ double sp_watchdog_cpu_s(const sp_watchdog *watchdog)
 static void close_all(sp_watchdog *w)
 {
     for (int r = 0; w->row && r < w->n_rows; r++)
-        sp_link_close(&w->row[r].link);
+        sp_auth_socket_close(&w->row[r].link);
     for (int i = 0; i < w->n_fresh; i++)
-        sp_link_close(&w->fresh[i]);
+        sp_auth_socket_close(&w->fresh[i]);
     sp_watchdog_stop_listening(w);
     for (int i = 0; i < 2; i++)
         if (w->wake[i] >= 0)
@@ -366,7 +367,7 @@ void sp_watchdog_stop(sp_watchdog *w, sp_status code)
             sp_log_warn("watchdog: %s", strerror(errno));
         pthread_join(w->thread, NULL);
         sp_watchdog_accept(w); /* a rank that has just connected learns of it too */
-        watchdog_say(w, SP_SIGNS_END, code);
+        watchdog_say(w, SP_FRAME_END, code);
     }
     close_all(w);
     sp_scribe_stop(w->scribe);

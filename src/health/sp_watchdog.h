@@ -1,18 +1,18 @@
 /* The watchdog finds out which ranks are alive: one thread a rank, without MPI.
  *
- *     rank r: thread --- its signs of life (sp_pulse.h, phase, step), every second --->
+ *     rank r: thread --- its signs of life (sp_liveness.h, phase, step), every second --->
  *     rank 0: thread  <-- "alive", or "leave with this status" ---                TCP
  *
- * Each side first proves that it belongs to this run (sp_link.h). Rank 0 listens until
- * all ranks have connected; a run of one rank has no connection.
+ * Each side first proves that it belongs to this run (sp_auth_socket.h). Rank 0 listens
+ * until all ranks have connected; a run of one rank has no connection.
  *
  * Rank 0 hears every rank itself: 30 us of a core for each rank and second (the growth
  * from 2 to 16 ranks), below 1 % of a core with 256. In a tree the death of an inner
  * rank would also cut off the ranks below it, and rank 0 could name the dead one only
  * after they had connected elsewhere, which the 3 s below do not leave time for.
  *
- * A rank with its thread in a call of the file system (sp_pulse_file_begin) is alive as
- * long as its process is: a server that fails over answers after minutes. For
+ * A rank with its thread in a call of the file system (sp_liveness_file_begin) is alive
+ * as long as its process is: a server that fails over answers after minutes. For
  * file_wait_s (run.file_wait_s) its watchdog counts such a wait as work and warns once.
  * heartbeat.bin is written by a thread of its own (sp_scribe.h), so that the watchdog
  * never waits for that file system either.
@@ -31,8 +31,8 @@
  * by sp_comm_abort (MPI_Abort), so that the launcher ends the remaining processes, also
  * a stopped one, which receives no order. If the training thread does not wait there,
  * the watchdog calls _exit after 3 s, or after 10 s if writing the diagnosis hangs.
- * Until the watchdog runs, health/sp_start.h limits the start (SP_START_S). The witness
- * (sp_witness.h) ends no process: it names the rank that died first.
+ * Until the watchdog runs, health/sp_start.h limits the start (SP_START_S). The crash
+ * recorder (sp_crash_recorder.h) ends no process: it names the rank that died first.
  */
 #ifndef SP_WATCHDOG_H
 #define SP_WATCHDOG_H

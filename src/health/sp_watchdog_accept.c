@@ -36,12 +36,12 @@ static void raise_file_limit(void)
  * *peers [*n] is malloc'd; *n is 0 on other ranks. Collective. */
 static sp_status gather_hosts(sp_comm *comm, uint32_t **peers, int *n)
 {
-    uint32_t own[SP_LINK_ADDRESSES];
+    uint32_t own[SP_AUTH_ADDRESSES];
     size_t bytes = 0, n_all = 0;
     void *all = NULL;
 
     if (comm->node != comm->node_of_rank[0] && comm->local_rank == 0)
-        bytes = (size_t)sp_link_own_addresses(own) * sizeof *own;
+        bytes = (size_t)sp_auth_socket_own_addresses(own) * sizeof *own;
     SP_TRY(sp_comm_gather(comm, own, bytes, &all, &n_all));
     *n = (int)(n_all / sizeof **peers);
     *peers = all;
@@ -59,7 +59,8 @@ sp_status sp_watchdog_listen(sp_watchdog *w)
         SP_TRY(gather_hosts(comm, &peers, &n));
     if (comm->rank == 0) {
         raise_file_limit();
-        if (sp_link_listen(w->listener, &w->address, comm->host, peers, n) != SP_OK)
+        if (sp_auth_socket_listen(w->listener, &w->address, comm->host, peers, n) !=
+            SP_OK)
             sp_log_warn("%s", sp_error_last()->message);
         w->n_listeners = (int)w->address.n;
     }
@@ -78,7 +79,7 @@ void sp_watchdog_stop_listening(sp_watchdog *w)
 
 static void drop_fresh(sp_watchdog *w, int i)
 {
-    sp_link_close(&w->fresh[i]);
+    sp_auth_socket_close(&w->fresh[i]);
     w->fresh[i] = w->fresh[--w->n_fresh];
 }
 
@@ -107,7 +108,7 @@ static void close_when_complete(sp_watchdog *w)
 static void welcome(sp_watchdog *w, int i)
 {
     sp_watched *r = &w->row[w->fresh[i].rank];
-    sp_signs signs;
+    sp_status_frame status;
 
     if (r->state != SP_WATCHED_ABSENT) {
         drop_fresh(w, i);
@@ -117,19 +118,19 @@ static void welcome(sp_watchdog *w, int i)
     w->fresh[i] = w->fresh[--w->n_fresh];
     r->state = SP_WATCHED_LINKED;
     r->heard_s = r->changed_s = r->worked_s = sp_now_s();
-    sp_watchdog_take_own(w, &signs, SP_SIGNS_ALIVE, 0);
-    sp_link_send(&r->link, &signs);
+    sp_watchdog_take_own(w, &status, SP_FRAME_ALIVE, 0);
+    sp_auth_socket_send(&r->link, &status);
     close_when_complete(w);
 }
 
 static void receive_fresh(sp_watchdog *w, double now)
 {
     for (int i = w->n_fresh - 1; i >= 0 && i < w->n_fresh; i--) {
-        sp_link *link = &w->fresh[i];
+        sp_auth_socket *link = &w->fresh[i];
 
-        if (!sp_link_advance(link, &w->address, w->run->comm->size))
+        if (!sp_auth_socket_advance(link, &w->address, w->run->comm->size))
             meet_stranger(w, i, now);
-        else if (link->stage == SP_LINK_OPEN)
+        else if (link->stage == SP_AUTH_OPEN)
             welcome(w, i);
         else if (now - link->since_s > PROOF_S)
             meet_stranger(w, i, now);
@@ -146,7 +147,7 @@ static bool make_place(sp_watchdog *w, double now)
     if (w->n_fresh < w->n_places)
         return true;
     for (int i = 0; i < w->n_fresh; i++)
-        if (w->fresh[i].stage == SP_LINK_HELLO &&
+        if (w->fresh[i].stage == SP_AUTH_HELLO &&
             (eldest < 0 || w->fresh[i].since_s < w->fresh[eldest].since_s))
             eldest = i;
     if (eldest >= 0)
@@ -161,7 +162,7 @@ static void accept_some(sp_watchdog *w, double now)
 
     for (int i = 0; i < w->n_listeners; i++)
         while (n < ACCEPTS && make_place(w, now) &&
-               sp_link_accept(&w->fresh[w->n_fresh], w->listener[i])) {
+               sp_auth_socket_accept(&w->fresh[w->n_fresh], w->listener[i])) {
             w->n_fresh++;
             n++;
         }
@@ -187,11 +188,11 @@ double sp_watchdog_accept_s(const sp_watchdog *w)
 
 static void try_next_address(sp_watchdog *w, double now)
 {
-    sp_link *link = &w->row[0].link;
+    sp_auth_socket *link = &w->row[0].link;
 
     while (w->at_address < w->address.n)
-        if (sp_link_connect(link, &w->address, (int)w->at_address++,
-                            w->run->comm->rank))
+        if (sp_auth_socket_connect(link, &w->address, (int)w->at_address++,
+                                   w->run->comm->rank))
             return;
     w->at_address = 0;
     w->next_try_s = now + RETRY_S;
@@ -199,20 +200,20 @@ static void try_next_address(sp_watchdog *w, double now)
 
 static void go_on_connecting(sp_watchdog *w, double now)
 {
-    sp_link *link = &w->row[0].link;
-    sp_signs signs;
+    sp_auth_socket *link = &w->row[0].link;
+    sp_status_frame status;
 
-    if (link->stage == SP_LINK_CLOSED && now >= w->next_try_s)
+    if (link->stage == SP_AUTH_CLOSED && now >= w->next_try_s)
         try_next_address(w, now);
-    if (link->stage == SP_LINK_CLOSED || sp_link_is_proven(link))
+    if (link->stage == SP_AUTH_CLOSED || sp_auth_socket_is_proven(link))
         return;
-    if (!sp_link_advance(link, &w->address, w->run->comm->size))
+    if (!sp_auth_socket_advance(link, &w->address, w->run->comm->size))
         return;
-    if (sp_link_is_proven(link)) {
-        sp_watchdog_take_own(w, &signs, SP_SIGNS_ALIVE, 0);
-        sp_link_send(link, &signs);
+    if (sp_auth_socket_is_proven(link)) {
+        sp_watchdog_take_own(w, &status, SP_FRAME_ALIVE, 0);
+        sp_auth_socket_send(link, &status);
     } else if (now - link->since_s > CONNECT_S) {
-        sp_link_close(link);
+        sp_auth_socket_close(link);
     }
 }
 
@@ -225,7 +226,8 @@ void sp_watchdog_connect(sp_watchdog *w, double now)
     if (root->state != SP_WATCHED_ABSENT || w->address.n == 0)
         return;
     go_on_connecting(w, now);
-    if (w->has_warned || now - w->begin_s <= ALONE_S || sp_link_is_proven(&root->link))
+    if (w->has_warned || now - w->begin_s <= ALONE_S ||
+        sp_auth_socket_is_proven(&root->link))
         return;
     sp_log_warn("watchdog: cannot connect to rank 0 on %s; it is watched through "
                 "heartbeat.bin if the run folder is shared",

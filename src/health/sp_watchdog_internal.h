@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "base/sp_machine.h"
-#include "health/sp_link.h"
+#include "health/sp_auth_socket.h"
 #include "health/sp_scribe.h"
 #include "health/sp_watchdog.h"
 
@@ -20,9 +20,9 @@ typedef enum sp_watched_state {
 
 /* State of one rank as far as this process knows it. Times are on its own clock. */
 typedef struct sp_watched {
-    sp_signs signs; /* the latest signs received */
+    sp_status_frame status; /* the latest status received */
     sp_watched_state state;
-    sp_link link;
+    sp_auth_socket link;
     /* Times of the latest sign of any kind, of the latest that showed work or a turn of
      * a wait, and of the latest that showed work. */
     double heard_s, changed_s, worked_s;
@@ -38,8 +38,9 @@ struct sp_watchdog {
     bool is_file_told;          /* a warning of the wait at hand was printed */
     sp_machine_kills kills;     /* before the run */
     sp_scribe *scribe;          /* writes this rank's signs into heartbeat.bin */
-    sp_link_address address; /* addresses of rank 0's listeners, and the run's secret */
-    int wake[2];             /* pipe that wakes the thread at the end */
+    sp_auth_socket_address
+        address; /* addresses of rank 0's listeners, and the run's secret */
+    int wake[2]; /* pipe that wakes the thread at the end */
     pthread_t thread;
     bool is_started;
     sp_watched *row; /* [n_rows] rank 0: all ranks; elsewhere rank 0 and this rank */
@@ -48,9 +49,9 @@ struct sp_watchdog {
     struct pollfd *fd;   /* [descriptors at most: wake, listeners, fresh, rows] */
 
     /* Rank 0 of several ranks, until all ranks have connected. */
-    int listener[SP_LINK_ADDRESSES], n_listeners;
+    int listener[SP_AUTH_ADDRESSES], n_listeners;
     /* [n_places] accepted connections that have not proven to be a rank's */
-    sp_link *fresh;
+    sp_auth_socket *fresh;
     int n_fresh, n_places;
     double accepts_from_s; /* no connection is accepted before this time */
 
@@ -72,9 +73,9 @@ struct sp_watchdog {
  *
  * The row of this rank, within w. */
 sp_watched *sp_watchdog_own_row(sp_watchdog *w);
-/* Sets *signs to the present signs of life of this rank, of this kind and with this
+/* Sets *status to the present signs of life of this rank, of this kind and with this
  * exit code, and writes its counts of work into heartbeat.bin. */
-void sp_watchdog_take_own(sp_watchdog *w, sp_signs *signs, sp_signs_kind kind,
+void sp_watchdog_take_own(sp_watchdog *w, sp_status_frame *status, sp_frame_kind kind,
                           int code);
 
 /* Rank 0 has one place a rank, and this many more, for connections that have not proven

@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "base/sp_list.h"
+#include "base/sp_liveness.h"
 #include "base/sp_log.h"
-#include "base/sp_pulse.h"
 #include "health/sp_watchdog_internal.h"
 
 #define GRACE_S     3.0  /* time for the training thread to leave by sp_comm_abort */
@@ -15,7 +15,7 @@
 #define DIAGNOSIS_S 10   /* time for all that a diagnosis writes, on a hung disk too */
 #define END_S       10.0 /* time for others to follow a rank that ends with an error */
 #define SLOW_RATIO  1.5
-enum { WITNESS_TRIES = 200 }; /* one a millisecond */
+enum { RECORDER_TRIES = 200 }; /* one a millisecond */
 
 /* ---- the end ---- */
 
@@ -37,14 +37,14 @@ static void set_last_minute(void)
 
 void sp_watchdog_leave(sp_watchdog *w, int code)
 {
-    sp_signs signs;
+    sp_status_frame status;
 
     assert(code != 0);
     set_last_minute();
-    sp_watchdog_take_own(w, &signs, SP_SIGNS_LEAVE, code);
+    sp_watchdog_take_own(w, &status, SP_FRAME_LEAVE, code);
     for (int r = 0; w->run->comm->rank == 0 && r < w->n_rows; r++)
-        sp_link_send(&w->row[r].link, &signs);
-    sp_pulse_leave(code);
+        sp_auth_socket_send(&w->row[r].link, &status);
+    sp_exit_request(code);
     sp_sleep_s(GRACE_S);
     _exit(code);
 }
@@ -73,8 +73,8 @@ static void diagnose(sp_watchdog *w, const char *text)
 static void watchdog_describe(const sp_watchdog *w, const sp_watched *r, char *text,
                               size_t size)
 {
-    snprintf(text, size, "rank %d/%d host %s", r->signs.rank, w->run->comm->size,
-             r->signs.host[0] ? r->signs.host : "(not heard yet)");
+    snprintf(text, size, "rank %d/%d host %s", r->status.rank, w->run->comm->size,
+             r->status.host[0] ? r->status.host : "(not heard yet)");
 }
 
 /* Describes the rank's position. If heartbeat.bin is shared, its record is newer than
@@ -83,33 +83,33 @@ static void watchdog_place(const sp_watchdog *w, const sp_watched *r, char *text
                            size_t size)
 {
     sp_heartbeat beat;
-    bool is_newer = sp_heartbeat_get(w->run->beats, r->signs.rank, &beat) &&
-                    beat.counter && beat.step >= r->signs.step;
+    bool is_newer = sp_heartbeat_get(w->run->beats, r->status.rank, &beat) &&
+                    beat.counter && beat.step >= r->status.step;
 
     snprintf(text, size, "phase %s, epoch %lld, step %lld",
-             sp_phase_name((sp_phase)(is_newer ? beat.phase : r->signs.phase)),
-             (long long)(is_newer ? beat.epoch : r->signs.epoch),
-             (long long)(is_newer ? beat.step : r->signs.step));
+             sp_phase_name((sp_phase)(is_newer ? beat.phase : r->status.phase)),
+             (long long)(is_newer ? beat.epoch : r->status.epoch),
+             (long long)(is_newer ? beat.step : r->status.step));
 }
 
-/* Replaces the row's rank by the one that the node's witness has marked: it knows which
- * of several ranks died first. */
-static void ask_witness(sp_watchdog *w, sp_watched *r)
+/* Replaces the row's rank by the one that the node's crash recorder has marked: it
+ * knows which of several ranks died first. */
+static void ask_recorder(sp_watchdog *w, sp_watched *r)
 {
     sp_heartbeat beat;
     int lost = -1;
 
-    if (!w->run->beats || strcmp(r->signs.host, w->run->comm->host) != 0)
+    if (!w->run->beats || strcmp(r->status.host, w->run->comm->host) != 0)
         return;
-    for (int i = 0; i < WITNESS_TRIES && lost < 0; i++) {
+    for (int i = 0; i < RECORDER_TRIES && lost < 0; i++) {
         lost = sp_heartbeat_lost(w->run->beats);
         if (lost < 0)
             sp_sleep_s(0.001);
     }
     if (lost < 0 || !sp_heartbeat_get(w->run->beats, lost, &beat))
         return;
-    r->signs.rank = lost;
-    memcpy(r->signs.host, beat.host, sizeof r->signs.host);
+    r->status.rank = lost;
+    memcpy(r->status.host, beat.host, sizeof r->status.host);
 }
 
 void sp_watchdog_diagnose_dead(sp_watchdog *w, const sp_watched *row)
@@ -117,11 +117,11 @@ void sp_watchdog_diagnose_dead(sp_watchdog *w, const sp_watched *row)
     char who[128], where[128], kills[384] = "", text[896];
     sp_watched copy = *row, *r = &copy;
 
-    ask_witness(w, r);
-    sp_heartbeat_mark_lost(w->run->beats, r->signs.rank, SP_LOST_DEAD);
+    ask_recorder(w, r);
+    sp_heartbeat_mark_lost(w->run->beats, r->status.rank, SP_LOST_DEAD);
     watchdog_describe(w, r, who, sizeof who);
     watchdog_place(w, r, where, sizeof where);
-    if (strcmp(r->signs.host, w->run->comm->host) == 0)
+    if (strcmp(r->status.host, w->run->comm->host) == 0)
         sp_machine_tell_kills(&w->kills, kills, sizeof kills);
     snprintf(text, sizeof text,
              "%s died: its connection closed without a message; last heard %.1f s "
@@ -135,7 +135,7 @@ static void diagnose_silent(sp_watchdog *w, const sp_watched *r, double now)
     char who[128], where[128], text[512];
     bool is_heard = now - r->heard_s < w->limit_s / 2;
 
-    sp_heartbeat_mark_lost(w->run->beats, r->signs.rank,
+    sp_heartbeat_mark_lost(w->run->beats, r->status.rank,
                            is_heard ? SP_LOST_HUNG : SP_LOST_SILENT);
     watchdog_describe(w, r, who, sizeof who);
     watchdog_place(w, r, where, sizeof where);
@@ -177,17 +177,17 @@ void sp_watchdog_judge(sp_watchdog *w, double margin_s)
         const sp_watched *r = &w->row[i];
 
         if (r->state == SP_WATCHED_ENDED) {
-            if (r->signs.code != SP_OK && r->signs.code != SP_ELIMIT &&
+            if (r->status.code != SP_OK && r->status.code != SP_ELIMIT &&
                 now - r->heard_s > END_S)
-                sp_watchdog_leave(w, r->signs.code);
+                sp_watchdog_leave(w, r->status.code);
             are_all_waiting = false;
             continue;
         }
         /* a stopped rank's last report was that it waits */
-        are_all_waiting =
-            are_all_waiting && r->signs.is_waiting && now - r->heard_s < w->limit_s / 2;
+        are_all_waiting = are_all_waiting && r->status.is_waiting &&
+                          now - r->heard_s < w->limit_s / 2;
         worked_s = r->worked_s > worked_s ? r->worked_s : worked_s;
-        if ((r->state == SP_WATCHED_LINKED || r->signs.host[0]) &&
+        if ((r->state == SP_WATCHED_LINKED || r->status.host[0]) &&
             (!worst || r->changed_s < worst->changed_s))
             worst = r;
     }
@@ -202,7 +202,7 @@ void sp_watchdog_judge(sp_watchdog *w, double margin_s)
 static void tell_slow(sp_watchdog *w, sp_watched *r, double median, double now)
 {
     char who[128];
-    double ratio = r->signs.own_s / median;
+    double ratio = r->status.own_s / median;
 
     if (ratio <= SLOW_RATIO) {
         r->slow_s = 0;
@@ -217,8 +217,8 @@ static void tell_slow(sp_watchdog *w, sp_watched *r, double median, double now)
     watchdog_describe(w, r, who, sizeof who);
     sp_log_warn0("%s is slow: %.3f s of own work a step, %.1f times the median of the "
                  "ranks, mostly in phase %s",
-                 who, r->signs.own_s, ratio,
-                 sp_phase_name((sp_phase)r->signs.own_phase));
+                 who, r->status.own_s, ratio,
+                 sp_phase_name((sp_phase)r->status.own_phase));
 }
 
 void sp_watchdog_judge_speed(sp_watchdog *w)
@@ -227,14 +227,14 @@ void sp_watchdog_judge_speed(sp_watchdog *w)
     int n = w->n_rows, stride = (n + 63) / 64, k = 0;
 
     assert(w->n_rows > 0);
-    if (w->row[0].signs.step == w->judged_step)
+    if (w->row[0].status.step == w->judged_step)
         return; /* while all wait for a rank that is lost, no other gets slower */
-    w->judged_step = w->row[0].signs.step;
+    w->judged_step = w->row[0].status.step;
     for (int r = 0; r < n; r++)
-        if (w->row[r].signs.own_s <= 0)
+        if (w->row[r].status.own_s <= 0)
             return;
     for (int r = 0; r < n; r += stride) /* 64 of many ranks suffice for the median */
-        own[k++] = w->row[r].signs.own_s;
+        own[k++] = w->row[r].status.own_s;
     qsort(own, (size_t)k, sizeof *own, sp_by_double);
     median = own[(k - 1) / 2];
     for (int r = 0; n > 1 && r < n; r++)

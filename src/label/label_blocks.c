@@ -68,8 +68,8 @@ void label_blocks_close(label_blocks *b)
         sp_merger_destroy(&b->merger);
     label_result_free(&b->some);
     for (int r = 0; b->to && r < b->comm->size; r++)
-        sp_records_destroy(&b->to[r]);
-    sp_records_destroy(&b->received);
+        sp_gather_buffer_destroy(&b->to[r]);
+    sp_gather_buffer_destroy(&b->received);
     free(b->to);
     free(b->n_to);
     free(b->point_offset);
@@ -146,7 +146,8 @@ static sp_status send(label_blocks *b, int rank, const uint64_t *row, int64_t n)
     void *record;
     int64_t at = 0;
 
-    SP_TRY(sp_records_add(&b->to[rank], labelled_bytes(b, b->n_to[rank]), &record));
+    SP_TRY(
+        sp_gather_buffer_add(&b->to[rank], labelled_bytes(b, b->n_to[rank]), &record));
     *(int64_t *)record = b->n_to[rank];
     to = parts_of(b, record);
     for (int64_t i = 0; i < n; i++) {
@@ -202,10 +203,10 @@ sp_status label_blocks_exchange(label_blocks *b, int64_t n_passed)
 
     assert(b->merger.comm && n_passed <= b->set.n_samples);
     for (int r = 0; r < b->comm->size; r++)
-        sp_records_clear(&b->to[r]);
+        sp_gather_buffer_clear(&b->to[r]);
     SP_TRY(sp_comm_agree(b->comm, sp_merger_exchange(&b->merger, n_passed)));
-    SP_TRY(sp_records_exchange(&b->received, b->to, b->comm));
-    while ((record = sp_records_next(&b->received, NULL)))
+    SP_TRY(sp_gather_buffer_exchange(&b->received, b->to, b->comm));
+    while ((record = sp_gather_buffer_next(&b->received, NULL)))
         SP_TRY(place(b, record));
     return SP_OK;
 }

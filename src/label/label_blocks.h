@@ -24,10 +24,10 @@ typedef struct label_blocks {
     int64_t *scan;         /* [n_pieces] all the same text, at 0 */
     sp_block *block;       /* [n_pieces] */
     sp_merger merger;
-    label_result some; /* of one block, on its way */
-    sp_records *to;    /* [comm->size] points labelled since the last round */
-    int64_t *n_to;     /* [comm->size] points of the block at hand */
-    sp_records received;
+    label_result some;    /* of one block, on its way */
+    sp_gather_buffer *to; /* [comm->size] points labelled since the last round */
+    int64_t *n_to;        /* [comm->size] points of the block at hand */
+    sp_gather_buffer received;
 } label_blocks;
 
 /* Opens the blocks of a scan that was cut. result: open, on the writers of the deal.

@@ -12,7 +12,7 @@
 
 #include "base/sp_file.h"
 #include "base/sp_list.h"
-#include "base/sp_pulse.h"
+#include "base/sp_liveness.h"
 #include "base/sp_signal.h"
 
 #define INDEX_HEAD "sptrain-index 1\n"
@@ -103,7 +103,7 @@ static sp_status index_measure(sp_scan *scan, int64_t *n_points, vox_extent *e)
     do {
         SP_TRY_GOTO(rc, sp_scan_next(scan, SP_SCAN_BLOCK, &points), end);
         SP_TRY_GOTO(rc, sp_signal_check(), end);
-        sp_pulse_beat();
+        sp_liveness_count();
         for (int64_t i = 0; i < points.n; i++)
             for (int a = 0; a < 2; a++) {
                 e->low[a] = fmin(e->low[a], points.xyz[3 * i + a]);

@@ -46,7 +46,7 @@ sp_status label_net_open(label_net *n, label_model *m, int n_views)
 
 void label_net_close(label_net *n)
 {
-    sp_single_destroy(n->single);
+    sp_single_batch_destroy(n->single);
     n->single = NULL;
     sp_arena_destroy(&n->scratch);
     sp_arena_destroy(&n->features);
@@ -67,7 +67,7 @@ static sp_status add_distances(label_net *n, const sp_batch *batch, int64_t n_st
                        "%s: its last layer reads %d features, but its calibration has "
                        "%d: calibrate it again",
                        n->infer->path, f->c, c->n_features);
-    SP_TRY(SP_TAKE(&n->features, (size_t)f->n + 1, &far));
+    SP_TRY(SP_ALLOC(&n->features, (size_t)f->n + 1, &far));
     sp_calibration_distances(c, f->data, f->n, far);
     for (int64_t i = 0; i < n_stored; i++)
         if (batch->row_of[i] >= 0)
@@ -92,8 +92,8 @@ static sp_status run_view(label_net *n, const sp_sample *sample, int view,
     sp_batch *batch;
 
     sp_arena_reset(&n->features);
-    SP_TRY(sp_single_fill(n->single, sample, view));
-    SP_TRY(sp_single_use(n->single, &batch));
+    SP_TRY(sp_single_batch_fill(n->single, sample, view));
+    SP_TRY(sp_single_batch_use(n->single, &batch));
     SP_TRY(sp_net_forward(&r->net, batch, false, &logits));
     SP_TRY(r->backend.ops->wait(&r->backend));
     sp_arena_reset(&n->scratch);
@@ -103,7 +103,7 @@ static sp_status run_view(label_net *n, const sp_sample *sample, int view,
                   sum);
     if (n->model->most_distance > 0)
         SP_TRY(add_distances(n, batch, sample->n));
-    return sp_single_recycle(n->single);
+    return sp_single_batch_recycle(n->single);
 }
 
 /* Adds the sums after the first model's: of the other models, and of distances. */

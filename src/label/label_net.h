@@ -9,7 +9,7 @@
 typedef struct label_net {
     sp_infer *infer;     /* borrowed */
     sp_members *members; /* borrowed */
-    sp_single *single;
+    sp_single_batch *single;
     sp_views views;
     sp_dataset set; /* describes the samples to the single batch */
     sp_shard source;

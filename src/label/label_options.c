@@ -140,7 +140,7 @@ void label_options_help(void)
 {
     puts("usage: sptrain label MODEL SCAN... --out DIR [OPTIONS] [SECTION.KEY=VALUE "
          "...]\n");
-    sp_names_wrap(
+    sp_word_wrap(
         stdout, 0,
         "Gives the points of each scan the classes that a model predicts. MODEL is a "
         "run folder, a checkpoint or a packed model, or A+B+C, several of them, whose "
@@ -149,7 +149,7 @@ void label_options_help(void)
         "is written, else that of .txt. Outputs that are complete and made by the same "
         "model and options are not made again.\n\n"
         "options");
-    sp_names_print(SP_NAMES(option_table), stdout);
+    sp_word_table_print(SP_WORD_TABLE(option_table), stdout);
     puts("\nformats of outputs, by their endings");
     sp_scan_print_outputs(stdout);
 }
@@ -249,7 +249,8 @@ sp_status label_options_read(label_options *o, int argc, char **argv)
                                  .block = LABEL_NOT_GIVEN,
                                  .overlap = LABEL_NOT_GIVEN}};
     memset(o->vox.map.class_of, 0xff, sizeof o->vox.map.class_of);
-    SP_TRY(sp_options_read(o, SP_NAMES(option_table), "sptrain", argc, argv, &n_words));
+    SP_TRY(sp_options_read(o, SP_WORD_TABLE(option_table), "sptrain", argc, argv,
+                           &n_words));
     if (o->is_help)
         return SP_OK;
     SP_TRY(split_words(o, argv + 1, n_words));

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/sp_list.h"
-#include "base/sp_pulse.h"
+#include "base/sp_liveness.h"
 #include "checkpoint/sp_calibration.h"
 #include "compute/sp_backend.h"
 #include "predict/sp_merge.h"
@@ -405,7 +405,7 @@ static sp_status get(const void *from, int64_t first, int64_t n, int32_t *code,
     at = first * fields;
     if (r->strips)
         SP_TRY(wait_for_rows(r->strips, first, n));
-    sp_pulse_beat();
+    sp_liveness_count();
     for (int64_t i = 0; i < n; i++)
         code[i] = code_of(r, r->label[first + i]);
     for (int64_t i = 0; i < n * fields; i++)

@@ -123,7 +123,7 @@ static sp_status label_whole_scans(void *arg)
  * other ranks, which hear of it at the end, do theirs. */
 static sp_status label_whole_all(label_work *w)
 {
-    sp_session_run_alone(label_work_session(w), label_whole_scans, w);
+    sp_session_run_or_abort(label_work_session(w), label_whole_scans, w);
     return w->n_scans + w->n_skipped < count_mine(w) ? label_work_check_stop(w) : SP_OK;
 }
 

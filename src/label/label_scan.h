@@ -26,7 +26,7 @@
 #include "label/label_work.h"
 
 /* Makes all outputs that are missing. Collective, agreed: blocks fail together, and a
- * rank that fails with a whole scan ends the others (sp_session_run_alone). */
+ * rank that fails with a whole scan ends the others (sp_session_run_or_abort). */
 sp_status label_scan_all(label_work *work);
 /* The same for scans in blocks; not agreed on the outputs of the last scans. */
 sp_status label_scan_blocks(label_work *work);

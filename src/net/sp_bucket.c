@@ -131,7 +131,7 @@ sp_status sp_buckets_attach(sp_buckets *buckets, sp_transport *transport)
     if (backend->ops->is_host)
         return SP_OK;
     bytes = sp_multiple(bytes, ALIGNMENT);
-    SP_TRY(sp_transport_take(transport, bytes + sizeof impl->host_sums, &memory));
+    SP_TRY(sp_transport_alloc(transport, bytes + sizeof impl->host_sums, &memory));
     buckets->grad = memory;
     buckets->loss = impl->sums = (double *)((char *)memory + bytes);
     if (!buckets->exact) { /* nothing passes through the host */

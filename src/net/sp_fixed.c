@@ -81,14 +81,14 @@ static sp_status lay_out_step(const layout *t, int s)
         if (n && has_shared_room(t->rules))
             t->to->packed[s][d] = t->to->shared;
         else if (n)
-            SP_TRY(SP_TAKE(t->arena, n, &t->to->packed[s][d]));
+            SP_TRY(SP_ALLOC(t->arena, n, &t->to->packed[s][d]));
     }
     if (step->op != SP_OP_BATCHNORM)
         return SP_OK;
-    SP_TRY(SP_TAKE(t->arena, c, &norm->scale));
-    SP_TRY(SP_TAKE(t->arena, c, &norm->shift));
-    SP_TRY(SP_TAKE(t->arena, c, &norm->mean));
-    return SP_TAKE(t->arena, c, &norm->inv_std);
+    SP_TRY(SP_ALLOC(t->arena, c, &norm->scale));
+    SP_TRY(SP_ALLOC(t->arena, c, &norm->shift));
+    SP_TRY(SP_ALLOC(t->arena, c, &norm->mean));
+    return SP_ALLOC(t->arena, c, &norm->inv_std);
 }
 
 static sp_status lay_out(const layout *t)
@@ -97,19 +97,19 @@ static sp_status lay_out(const layout *t)
     const widths w = find_widths(t);
     sp_fixed *f = t->to;
 
-    SP_TRY(SP_TAKE(t->arena, g->n_floats, &f->param));
+    SP_TRY(SP_ALLOC(t->arena, g->n_floats, &f->param));
     f->n_wgrad = w.wgrad;
-    SP_TRY(SP_TAKE(t->arena, w.wgrad, &f->wgrad));
-    SP_TRY(SP_TAKE(t->arena, g->n_buffer_floats, &f->running));
-    SP_TRY(SP_TAKE(t->arena, 3 * w.norm, &f->coefficients));
-    SP_TRY(SP_TAKE(t->arena, 2 * w.norm + 1, &f->norm_own));
-    SP_TRY(SP_TAKE(t->arena, 2 * w.norm + 1, &f->norm_all));
+    SP_TRY(SP_ALLOC(t->arena, w.wgrad, &f->wgrad));
+    SP_TRY(SP_ALLOC(t->arena, g->n_buffer_floats, &f->running));
+    SP_TRY(SP_ALLOC(t->arena, 3 * w.norm, &f->coefficients));
+    SP_TRY(SP_ALLOC(t->arena, 2 * w.norm + 1, &f->norm_own));
+    SP_TRY(SP_ALLOC(t->arena, 2 * w.norm + 1, &f->norm_all));
     if (has_shared_room(t->rules))
-        SP_TRY(SP_TAKE(t->arena, w.packed, &f->shared));
+        SP_TRY(SP_ALLOC(t->arena, w.packed, &f->shared));
     for (int s = 0; s < t->low->n_steps; s++)
         SP_TRY(lay_out_step(t, s));
     if (t->rules->has_class_weights)
-        SP_TRY(SP_TAKE(t->arena, g->n_classes, &f->class_weight));
+        SP_TRY(SP_ALLOC(t->arena, g->n_classes, &f->class_weight));
     return SP_OK;
 }
 

@@ -43,8 +43,8 @@ static sp_status find_input(sp_graph_builder *b, int n_before, const char *name,
         if (!strcmp(b->graph->node[*input].name, name))
             return SP_OK;
     for (int i = 0; i < n_before; i++)
-        if (sp_names_distance(b->graph->node[i].name, name) <
-            sp_names_distance(best, name))
+        if (sp_word_distance(b->graph->node[i].name, name) <
+            sp_word_distance(best, name))
             best = b->graph->node[i].name;
     return SP_REFUSE(b,
                      "from \"%s\": no layer before it has this name; nearest is \"%s\"",

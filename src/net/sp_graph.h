@@ -16,7 +16,7 @@
 #ifndef SP_GRAPH_H
 #define SP_GRAPH_H
 
-#include "base/sp_names.h"
+#include "base/sp_word_table.h"
 #include "compute/sp_plan.h"
 #include "deck/sp_deck.h"
 
@@ -42,7 +42,8 @@ struct sp_graph_builder;
 
 /* One operation of net.layers: a row of the table in sp_graph_op.c. */
 typedef struct sp_op_row {
-    sp_named word;  /* its `takes` lists the fields of layers, optional ones as [x] */
+    sp_word_entry
+        word;       /* its `takes` lists the fields of layers, optional ones as [x] */
     int max_inputs; /* 1, or the most of an operation that takes at least 2 */
     sp_op op;
     /* Sets the shape of a node, its slope and its p. Before, the node has the shape of

@@ -90,7 +90,8 @@ static sp_status set_level(sp_graph_builder *b, sp_node *node)
     if (in < 0 && (node->kernel > 1 || node->stride > 1))
         return SP_REFUSE(b, "kernel and stride of rows of samples can only be 1");
     if (node->op != SP_OP_CONV && node->kernel == 1 && node->stride == 1)
-        return SP_REFUSE(b, "%s of kernel 1 and stride 1 does nothing", node->row->word.name);
+        return SP_REFUSE(b, "%s of kernel 1 and stride 1 does nothing",
+                         node->row->word.name);
     if (in < 0)
         return SP_OK;
     if (is_up && (steps > in || !b->has_level[in - steps]))
@@ -339,11 +340,11 @@ enum { N_ROWS = sizeof rows / sizeof *rows };
 sp_status sp_graph_find_op(const sp_graph_builder *b, const sp_op_row **row)
 {
     assert(row);
-    *row = sp_names_find(SP_NAMES(rows), b->layer->op);
+    *row = sp_word_table_find(SP_WORD_TABLE(rows), b->layer->op);
     if (*row)
         return SP_OK;
     return SP_REFUSE(b, "unknown op \"%s\"; nearest is \"%s\"", b->layer->op,
-                     sp_names_nearest(SP_NAMES(rows), b->layer->op)->name);
+                     sp_word_table_nearest(SP_WORD_TABLE(rows), b->layer->op)->name);
 }
 
 /* ---- fields ---- */
@@ -396,7 +397,7 @@ void sp_graph_print_ops(FILE *to)
 {
     fprintf(to, "%-16s %-29s %s\n", "op", "fields", "meaning");
     for (int i = 0; i < N_ROWS; i++) {
-        const sp_named *word = &rows[i].word;
+        const sp_word_entry *word = &rows[i].word;
         char text[64];
 
         snprintf(text, sizeof text, "%s", *word->takes ? word->takes : "-");

@@ -117,7 +117,7 @@ static sp_status make_values(sp_lowered *low)
         low->value[v].level = v ? g->node[v - 1].level : 0;
         low->value[v].c = v ? g->node[v - 1].c_out : g->c_in;
         low->value[v].needs_grad = v && g->node[v - 1].needs_grad;
-        low->value[v].home = v;
+        low->value[v].storage = v;
         low->value[v].step = -1;
     }
     for (int s = 0; s < low->n_steps; s++)
@@ -137,8 +137,8 @@ static void place_concats(sp_lowered *low)
         for (int k = 0; step->op == SP_OP_CONCAT && k < step->n_in; k++) {
             sp_lower_value *value = &low->value[step->in[k]];
 
-            if (step->in[k] != 0 && value->home == step->in[k]) {
-                value->home = step->out;
+            if (step->in[k] != 0 && value->storage == step->in[k]) {
+                value->storage = step->out;
                 value->column = column;
             }
             column += value->c;
@@ -146,11 +146,11 @@ static void place_concats(sp_lowered *low)
     }
 }
 
-int sp_lowered_home(const sp_lowered *low, int value)
+int sp_lowered_storage(const sp_lowered *low, int value)
 {
     assert(0 <= value && value < low->n_values);
-    while (low->value[value].home != value)
-        value = low->value[value].home;
+    while (low->value[value].storage != value)
+        value = low->value[value].storage;
     return value;
 }
 
@@ -167,7 +167,7 @@ bool sp_lowered_is_view(const sp_lowered *low, const sp_lower_step *step)
     for (int k = 0; is_concat && k < step->n_in; k++) {
         const sp_lower_value *value = &low->value[step->in[k]];
 
-        is_concat = value->home == step->out && value->column == column;
+        is_concat = value->storage == step->out && value->column == column;
         column += value->c;
     }
     return is_concat;
@@ -180,10 +180,10 @@ bool sp_lowered_reads_output(const sp_lower_step *step)
 
 static void use_until(const sp_lowered *low, int value, int s)
 {
-    sp_lower_value *home = &low->value[sp_lowered_home(low, value)];
+    sp_lower_value *storage = &low->value[sp_lowered_storage(low, value)];
 
-    if (home->until < 0)
-        home->until = s;
+    if (storage->last_backward < 0)
+        storage->last_backward = s;
 }
 
 /* Extends the lifetimes of the values that the backward pass of step s reads: for its
@@ -194,47 +194,48 @@ static void find_use(const sp_lowered *low, int s)
 
     if (sp_lowered_reads_output(step)) {
         use_until(low, step->out, s);
-        low->value[sp_lowered_home(low, step->out)].is_for_norms = false;
+        low->value[sp_lowered_storage(low, step->out)].is_for_norms = false;
     }
     if (!step->row->reads_input)
         return;
     for (int k = 0; k < step->n_in; k++)
         use_until(low, step->in[k], s);
-    low->value[sp_lowered_home(low, step->in[0])].is_for_norms = false;
+    low->value[sp_lowered_storage(low, step->in[0])].is_for_norms = false;
 }
 
 /* Has a value live until step s, in both kinds of forward pass; until the step that it
  * runs with, in inference. */
-static void live_until(sp_lower_value *home, const sp_lower_step *step, int s)
+static void live_until(sp_lower_value *storage, const sp_lower_step *step, int s)
 {
     const int turn = sp_lowered_has_turn(step, false) ? s : step->runs_with;
 
-    home->last[SP_TRAINING] = s;
-    if (turn > home->last[SP_INFERENCE])
-        home->last[SP_INFERENCE] = turn;
+    storage->last[SP_TRAINING] = s;
+    if (turn > storage->last[SP_INFERENCE])
+        storage->last[SP_INFERENCE] = turn;
 }
 
 static void find_lifetimes(const sp_lowered *low)
 {
-    sp_lower_value *logits = &low->value[sp_lowered_home(low, low->n_values - 1)];
+    sp_lower_value *logits = &low->value[sp_lowered_storage(low, low->n_values - 1)];
 
     for (int v = 0; v < low->n_values; v++) {
-        low->value[v].first = low->value[v].until = -1;
+        low->value[v].first = low->value[v].last_backward = -1;
         low->value[v].last[SP_TRAINING] = low->value[v].last[SP_INFERENCE] = -1;
         low->value[v].is_from_norms = v > 0; /* no step writes the features */
-        low->value[v].is_for_norms = low->value[v].home == v;
+        low->value[v].is_for_norms = low->value[v].storage == v;
     }
     for (int s = 0; s < low->n_steps; s++) {
         const sp_lower_step *step = &low->step[s];
-        sp_lower_value *home = &low->value[sp_lowered_home(low, step->out)];
+        sp_lower_value *storage = &low->value[sp_lowered_storage(low, step->out)];
 
-        home->end = s;
-        live_until(home, step, s);
-        home->first = home->first < 0 ? s : home->first;
-        home->is_from_norms = home->is_from_norms && (step->op == SP_OP_BATCHNORM ||
-                                                      sp_lowered_is_view(low, step));
+        storage->end = s;
+        live_until(storage, step, s);
+        storage->first = storage->first < 0 ? s : storage->first;
+        storage->is_from_norms =
+            storage->is_from_norms &&
+            (step->op == SP_OP_BATCHNORM || sp_lowered_is_view(low, step));
         for (int k = 0; k < step->n_in; k++)
-            live_until(&low->value[sp_lowered_home(low, step->in[k])], step, s);
+            live_until(&low->value[sp_lowered_storage(low, step->in[k])], step, s);
         find_use(low, s);
     }
     for (int k = 0; k < SP_FORWARDS; k++) {
@@ -261,9 +262,9 @@ static void list_ends(const sp_lowered *low)
             value->next_read[f] = low->step[last].read_last[f];
             low->step[last].read_last[f] = v;
         }
-        if (value->until >= 0) {
-            value->next_used = low->step[value->until].used_last;
-            low->step[value->until].used_last = v;
+        if (value->last_backward >= 0) {
+            value->next_used = low->step[value->last_backward].used_last;
+            low->step[value->last_backward].used_last = v;
         }
     }
 }
@@ -290,15 +291,15 @@ static use *count_uses(const sp_lowered *low)
             uses[low->step[s].in[k]].first_read = s;
         }
     for (int s = 0; uses && s < low->n_steps; s++) {
-        const int out = low->step[s].out, home = low->value[out].home;
+        const int out = low->step[s].out, storage = low->value[out].storage;
 
         if (low->step[s].op == SP_OP_CONV)
             uses[out].conv = s;
         if (low->step[s].op != SP_OP_BATCHNORM)
             continue;
         uses[out].norm = s;
-        if (home != out && uses[out].n_reads == 1)
-            uses[home].inside = s;
+        if (storage != out && uses[out].n_reads == 1)
+            uses[storage].inside = s;
     }
     return uses;
 }

@@ -1,6 +1,6 @@
 /* The lowered network: the passes that run for the nodes of a graph, and the uses of
  * each value between them. It is a pure function of the graph and the precision and has
- * no memory of a backend: sp_net executes it, sp_assign finds room for its values.
+ * no memory of a backend: sp_net executes it, sp_buffer_plan finds room for its values.
  *
  *     node   conv  norm  downsample.norm  add  relu     concat(a, b)
  *     step   conv        norm             norm(x, residual)   no step: a and b were
@@ -10,7 +10,7 @@
  * is the features of the voxels. A batch norm, the add after it and the activation
  * after that are fused into one step, so the values between them are never written. A
  * concat copies nothing if its inputs are written into its columns at once: such an
- * input has the concat as its home. A value in its own memory is its own home.
+ * input has the concat as its storage. A value in its own memory is its own storage.
  *
  * Inference goes through the same steps. There a norm that has a convolution to itself
  * is one operation with it, so that the convolution's own output is never written.
@@ -29,16 +29,16 @@ typedef struct sp_lower_value {
     int level, c;
     sp_elem elem; /* the type of an element of the activation and of its gradient */
     /* The concat that has the value in its columns, and the first of these columns. A
-     * value in memory of its own has itself as home, and column 0. */
-    int home, column;
-    /* The lifetime, set only for homes, as indices of steps: the first and the last
+     * value in memory of its own has itself as storage, and column 0. */
+    int storage, column;
+    /* The lifetime, set only for storages, as indices of steps: the first and the last
      * step that writes it, the last step that reads it in each kind of forward pass,
      * and the step that reads it in the last backward pass to do so (-1: no backward
      * pass). */
-    int first, end, last[SP_FORWARDS], until;
+    int first, end, last[SP_FORWARDS], last_backward;
     int step;           /* the step that writes it; -1: no step does */
     bool is_from_norms; /* only norms write it, so writing it again costs little */
-    /* Of a home: with recomputation the forward pass drops the activation, and the
+    /* Of a storage: with recomputation the forward pass drops the activation, and the
      * backward pass computes it again. */
     bool is_recomputed;
     /* No gradient needs it: a backward pass reads it only to write other values again.
@@ -76,9 +76,9 @@ typedef struct sp_lower_step {
     /* The gradients from this offset to the end of the flat gradient are final once the
      * backward pass of this step ran. */
     int64_t ready;
-    /* The first home in the list of those that no later step of the forward pass reads,
-     * and of those that no later step of the backward pass reads; -1: the list is
-     * empty.
+    /* The first storage in the list of those that no later step of the forward pass
+     * reads, and of those that no later step of the backward pass reads; -1: the list
+     * is empty.
      */
     int read_last[SP_FORWARDS], used_last;
 } sp_lower_step;
@@ -113,7 +113,7 @@ sp_status sp_lower_mark_recomputed(sp_lowered *lowered);
  * columns. */
 bool sp_lowered_is_view(const sp_lowered *lowered, const sp_lower_step *step);
 /* The value that owns v's memory: v itself, or the outermost concat around it. */
-int sp_lowered_home(const sp_lowered *lowered, int v);
+int sp_lowered_storage(const sp_lowered *lowered, int v);
 /* True if a step has a turn of its own in a forward pass: in inference a convolution
  * that runs with a norm has no turn. */
 bool sp_lowered_has_turn(const sp_lower_step *step, bool is_training);

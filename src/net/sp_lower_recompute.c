@@ -71,7 +71,7 @@ static void redo_keep_inputs(const sp_lowered *low, redo_tree *tree)
         const int x = low->step[s].in[0];
 
         if ((leads_to_finer(low, &low->step[s]) || s == low->n_steps - 1) &&
-            low->value[x].home == x)
+            low->value[x].storage == x)
             tree[x].is_kept = true;
     }
     redo_keep_ends(low, tree);
@@ -98,7 +98,7 @@ static bool redo_conv(const sp_lowered *low, const sp_lower_step *step,
 }
 
 /* The tree of a step's inputs. What a block adds on a coarser level does not count: its
- * convolutions stay once they were computed again (sp_assign_restore). */
+ * convolutions stay once they were computed again (sp_buffer_plan_restore). */
 static redo_tree redo_inputs(const sp_lowered *low, const sp_lower_step *step,
                              const redo_tree *trees)
 {
@@ -131,7 +131,7 @@ sp_status sp_lower_mark_recomputed(sp_lowered *low)
     SP_TRY(SP_NEW(&trees, low->n_values, "the tables of the network"));
     redo_keep_inputs(low, trees);
     for (int v = 0; v < low->n_values; v++)
-        low->value[v].is_recomputed = low->value[v].home == v && v > 0;
+        low->value[v].is_recomputed = low->value[v].storage == v && v > 0;
     for (int s = 0; s < low->n_steps; s++) {
         const sp_lower_step *step = &low->step[s];
         redo_tree tree = redo_inputs(low, step, trees);
@@ -139,7 +139,7 @@ sp_status sp_lower_mark_recomputed(sp_lowered *low)
         if (redo_step(low, step, trees, &tree))
             trees[step->out] = tree;
         else
-            low->value[sp_lowered_home(low, step->out)].is_recomputed = false;
+            low->value[sp_lowered_storage(low, step->out)].is_recomputed = false;
     }
     free(trees);
     return SP_OK;

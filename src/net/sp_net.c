@@ -34,8 +34,8 @@ static sp_status create(sp_net *net, const sp_net_options *options)
 {
     struct sp_net_impl *impl = net->impl;
     const sp_backend_ops *ops = net->backend->ops;
-    const sp_assign_rules assign_rules =
-        sp_assign_rules_of(net->backend, options->is_low_memory, options->is_recomputed,
+    const sp_buffer_rules buffer_rules =
+        sp_buffer_rules_of(net->backend, options->is_low_memory, options->is_recomputed,
                            options->is_exact);
 
     impl->options = *options;
@@ -52,7 +52,7 @@ static sp_status create(sp_net *net, const sp_net_options *options)
     if (!impl->step || !impl->pack)
         return SP_FAIL(SP_EMEM, "network: out of memory");
     SP_TRY(take_fixed(net));
-    SP_TRY(sp_assign_create(&impl->mem, &impl->low, &assign_rules));
+    SP_TRY(sp_buffer_plan_create(&impl->mem, &impl->low, &buffer_rules));
     SP_TRY(ops->arena_create(&impl->matrices, 0, "activations"));
     SP_TRY(ops->arena_create(&impl->vectors, 0, "vectors"));
     SP_TRY(sp_arena_create(&impl->host, 0, "network scratch"));
@@ -100,7 +100,7 @@ void sp_net_destroy(sp_net *net)
         net->backend->ops->arena_destroy(&impl->fixed_arena);
         net->backend->ops->arena_destroy(&impl->matrices);
         net->backend->ops->arena_destroy(&impl->vectors);
-        sp_assign_destroy(&impl->mem);
+        sp_buffer_plan_destroy(&impl->mem);
         sp_fixed_destroy(&impl->fixed);
         sp_lowered_destroy(&impl->low);
         net->backend->ops->arena_destroy(&impl->losses);
@@ -194,7 +194,7 @@ sp_status sp_net_fetch_running(sp_net *net)
     assert(net->layer < 0 && "between steps");
     if (!has_own_running(net) || impl->fetched)
         return SP_OK;
-    SP_TRY(SP_TAKE(&impl->host, n + 1, &impl->fetched));
+    SP_TRY(SP_ALLOC(&impl->host, n + 1, &impl->fetched));
     return net->backend->ops->download(net->backend, impl->fetched, net->running,
                                        n * sizeof *impl->fetched);
 }
@@ -215,7 +215,7 @@ sp_status sp_net_sync_running(sp_net *net)
     running = impl->fetched;
     impl->fetched = NULL;
     mark = impl->host.used;
-    SP_TRY(SP_TAKE(&impl->host, n + 1, &sum));
+    SP_TRY(SP_ALLOC(&impl->host, n + 1, &sum));
     memset(sum, 0, n * sizeof *sum); /* the padding between the buffers too */
     weigh_norms(net, running, sum);
     SP_TRY(sp_comm_allreduce(net->comm, SP_SCOPE_WORLD, sum, n, SP_F64, SP_SUM));

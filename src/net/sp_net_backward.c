@@ -3,8 +3,8 @@
 #include <assert.h>
 
 #include "base/sp_exact.h"
+#include "base/sp_liveness.h"
 #include "base/sp_number.h"
-#include "base/sp_pulse.h"
 
 static size_t net_count_of(const sp_net *net, int param)
 {
@@ -51,7 +51,7 @@ static sp_status conv_exact(sp_net *net, const sp_node *node, sp_conv_wgrad_args
     float *sum;
 
     args->dbias = n_b ? net->impl->fixed.wgrad + n_w : NULL;
-    SP_TRY(SP_TAKE(host, (size_t)group * stride, &sum));
+    SP_TRY(SP_ALLOC(host, (size_t)group * stride, &sum));
     for (int first = 0; first < n; first += group) {
         const int end = n - first < group ? n : first + group;
 
@@ -158,7 +158,7 @@ static sp_status net_grad_input(sp_net *net, const sp_lower_step *step,
     const sp_lower_step *before;
     int column;
 
-    if (!sp_assign_fuses_norm(&net->impl->mem, step))
+    if (!sp_buffer_plan_fuses_norm(&net->impl->mem, step))
         return ops->conv_grad_input(net->backend, args);
     before = &low->step[step->norm_before];
     column = before->out == step->in[0] ? 0 : low->value[before->out].column;
@@ -307,7 +307,7 @@ static sp_status add_up(sp_net *net, int s, sp_grad_route route, sp_tensor dy)
     return net_backward_global_pool(net, s, dy, dx);
 }
 
-/* Writes the output of a step again, for sp_assign_restore: a norm's with the
+/* Writes the output of a step again, for sp_buffer_plan_restore: a norm's with the
  * coefficients of the forward pass, so that its running statistics move once. */
 static sp_status compute_again(void *arg, int s)
 {
@@ -357,12 +357,12 @@ static sp_status net_backward_run_step(sp_net *net, int s, const sp_grad_route *
 
 static sp_status backward_step(sp_net *net, int s, sp_buckets *buckets)
 {
-    sp_assign *mem = &net->impl->mem;
+    sp_buffer_plan *mem = &net->impl->mem;
     sp_grad_route route[SP_MAX_INPUTS];
     sp_status rc;
 
-    SP_TRY(sp_assign_restore(mem, s, compute_again, net));
-    sp_assign_backward(mem, s, route);
+    SP_TRY(sp_buffer_plan_restore(mem, s, compute_again, net));
+    sp_buffer_plan_backward(mem, s, route);
     SP_TRY(sp_net_reach(net));
     SP_TRY(join_ahead_of(net, &net->impl->low.step[s], route));
     sp_range_begin(net->backend, net->graph->node[net->impl->low.step[s].layer].name);
@@ -390,11 +390,11 @@ sp_status sp_net_backward(sp_net *net, const sp_batch *batch, sp_buckets *bucket
     for (int s = impl->low.n_steps - 1; s >= 0; s--) {
         const sp_lower_step *step = &impl->low.step[s];
 
-        sp_pulse_beat();
+        sp_liveness_count();
         net->layer = step->layer;
-        if (sp_assign_is_used(&impl->mem, s)) /* the same on all ranks */
+        if (sp_buffer_plan_is_used(&impl->mem, s)) /* the same on all ranks */
             SP_TRY(backward_step(net, s, buckets));
-        sp_assign_backward_end(&impl->mem, s);
+        sp_buffer_plan_backward_end(&impl->mem, s);
         if (impl->fork.step != s)
             SP_TRY(net_join(net));
         if (is_releasing && step->op == SP_OP_CONV && !step->is_frozen)

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/sp_exact.h"
-#include "base/sp_pulse.h"
+#include "base/sp_liveness.h"
 
 static sp_pack_args pack_args(const sp_net *net, int s, int direction)
 {
@@ -270,7 +270,7 @@ static sp_status take_logits(sp_net *net)
     struct sp_net_impl *impl = net->impl;
     const sp_tensor y = sp_net_act(net, impl->low.n_values - 1);
 
-    sp_assign_logits(&impl->mem);
+    sp_buffer_plan_logits(&impl->mem);
     SP_TRY(sp_net_reach(net));
     impl->logits = sp_net_last(net, &impl->mem.logits);
     if (y.elem == SP_ELEM_F32)
@@ -282,10 +282,10 @@ static sp_status forward_step(sp_net *net, int s)
 {
     struct sp_net_impl *impl = net->impl;
 
-    sp_assign_forward(&impl->mem, s);
+    sp_buffer_plan_forward(&impl->mem, s);
     SP_TRY(sp_net_reach(net));
     SP_TRY(sp_net_run_step(net, s));
-    sp_assign_forward_end(&impl->mem, s);
+    sp_buffer_plan_forward_end(&impl->mem, s);
     return SP_OK;
 }
 
@@ -320,7 +320,7 @@ sp_status sp_net_forward(sp_net *net, const sp_batch *batch, bool is_training,
     for (int s = 0; s < impl->low.n_steps; s++) {
         if (!sp_lowered_has_turn(&impl->low.step[s], is_training))
             continue;
-        sp_pulse_beat();
+        sp_liveness_count();
         net->layer = impl->low.step[s].layer;
         sp_range_begin(net->backend, net->graph->node[net->layer].name);
         rc = keep_features(net, s);
@@ -361,11 +361,11 @@ static sp_status run_loss(sp_net *net, sp_loss_args *args)
     struct sp_net_impl *impl = net->impl;
     const sp_backend_ops *ops = net->backend->ops;
     sp_tensor grad;
-    sp_assign_place fp32;
+    sp_buffer_place fp32;
 
     if (!impl->is_training)
         return ops->loss(net->backend, args);
-    sp_assign_loss(&impl->mem, &fp32);
+    sp_buffer_plan_loss(&impl->mem, &fp32);
     SP_TRY(sp_net_reach(net));
     args->dlogits = sp_net_last(net, &fp32);
     grad = sp_net_grad(net, impl->low.n_values - 1);
@@ -373,7 +373,7 @@ static sp_status run_loss(sp_net *net, sp_loss_args *args)
                             : ops->loss(net->backend, args));
     if (grad.elem != SP_ELEM_F32)
         SP_TRY(ops->copy(net->backend, args->dlogits, grad, false));
-    sp_assign_loss_end(&impl->mem, &fp32);
+    sp_buffer_plan_loss_end(&impl->mem, &fp32);
     return SP_OK;
 }
 
@@ -393,14 +393,14 @@ sp_status sp_net_loss(sp_net *net, const sp_batch *batch, sp_net_loss_out *out,
 {
     struct sp_net_impl *impl = net->impl;
     const sp_backend_ops *ops = net->backend->ops;
-    const sp_loss_place r = sp_assign_results(&impl->mem, confusion, prediction);
+    const sp_loss_place r = sp_buffer_plan_results(&impl->mem, confusion, prediction);
     sp_loss_args args = loss_args(net, batch);
     size_t C = (size_t)args.logits.c, mark = impl->host.used;
     char *at, *host;
 
     assert(impl->batch == batch && "sp_net_forward comes first");
     SP_TRY(sp_net_reach(net));
-    SP_TRY(SP_TAKE(&impl->host, r.bytes + 1, &host));
+    SP_TRY(SP_ALLOC(&impl->host, r.bytes + 1, &host));
     at = sp_net_vector(net, r.range);
     args.sums = (double *)(void *)at;
     if (confusion) {
@@ -436,8 +436,8 @@ static sp_status take_losses(sp_net *net, const sp_batch *batch, double **sums)
         sp_arena_reset(&impl->losses);
         sp_arena_reset(&impl->loss_ids);
     }
-    SP_TRY(SP_TAKE(&impl->losses, 2 * n, sums));
-    SP_TRY(SP_TAKE(&impl->loss_ids, n, &id));
+    SP_TRY(SP_ALLOC(&impl->losses, 2 * n, sums));
+    SP_TRY(SP_ALLOC(&impl->loss_ids, n, &id));
     for (int b = 0; b < n; b++)
         id[b] = b < batch->n_samples ? batch->sample_id[b] : -1;
     return SP_OK;
@@ -474,7 +474,7 @@ sp_status sp_net_train_loss(sp_net *net, const sp_batch *batch, sp_buckets *buck
     if (!buckets->exact)
         return ops->add_samples(net->backend, args.sums, batch->n_samples, 2, batch->n,
                                 buckets->loss, true);
-    SP_TRY(SP_TAKE(&net->impl->host, n + 1, &host));
+    SP_TRY(SP_ALLOC(&net->impl->host, n + 1, &host));
     SP_TRY(ops->download(net->backend, host, args.sums, n * sizeof *host));
     sum_loss(host, batch->n_samples, &out);
     sp_arena_rewind(&net->impl->host, mark);
@@ -489,7 +489,7 @@ sp_status sp_net_sample_losses(sp_net *net, int *n, const int64_t **id,
 
     assert(n && id && loss);
     assert(impl->losses.used == impl->loss_ids.used * 2);
-    SP_TRY(sp_arena_take(&impl->host, impl->losses.used + 1, (void **)&host));
+    SP_TRY(sp_arena_alloc(&impl->host, impl->losses.used + 1, (void **)&host));
     SP_TRY(net->backend->ops->download(net->backend, host, impl->losses.base,
                                        impl->losses.used));
     *n = (int)(impl->loss_ids.used / sizeof **id);

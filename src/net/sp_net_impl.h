@@ -1,15 +1,15 @@
 /* Inside sp_net: the lowered network with its memory.
  *
- *     sp_lower    which passes run           sp_assign   where their matrices are
+ *     sp_lower    which passes run           sp_buffer_plan   where their matrices are
  *     sp_fixed    parameters, packed weights            --> sp_net_act, sp_net_grad
  *
- * The net asks sp_assign before each pass, grows its two arenas to the assigned size
- * (sp_net_reach), and computes between the assigned places.
+ * The net asks sp_buffer_plan before each pass, grows its two arenas to the assigned
+ * size (sp_net_reach), and computes between the assigned places.
  */
 #ifndef SP_NET_IMPL_H
 #define SP_NET_IMPL_H
 
-#include "net/sp_assign.h"
+#include "net/sp_buffer_plan.h"
 #include "net/sp_fixed.h"
 #include "net/sp_net.h"
 
@@ -31,11 +31,11 @@ typedef struct net_fork {
 
 struct sp_net_impl {
     sp_net_options options;
-    sp_transport own; /* The transport if the options name no transport. */
-    sp_lowered low;   /* The passes, in the order of the forward pass. */
-    sp_assign mem;    /* The place of every matrix and vector of the micro-batch. */
-    sp_fixed fixed;   /* Memory that does not depend on the batch. */
-    net_step *step;   /* [low.n_steps] */
+    sp_transport own;   /* The transport if the options name no transport. */
+    sp_lowered low;     /* The passes, in the order of the forward pass. */
+    sp_buffer_plan mem; /* The place of every matrix and vector of the micro-batch. */
+    sp_fixed fixed;     /* Memory that does not depend on the batch. */
+    net_step *step;     /* [low.n_steps] */
 
     sp_arena fixed_arena; /* Backend memory of `fixed`. */
     sp_arena matrices;    /* Backend memory of activations and gradients. */
@@ -93,10 +93,10 @@ double *sp_net_sums(const sp_net *net, int value);
 int32_t *sp_net_argmax(const sp_net *net, int step);
 /* Map and levels of a step that interpolates; the tensors are the caller's. */
 sp_interpolate_args sp_net_interpolate_args(const sp_net *net, int step);
-/* The address of a range of sp_assign.vectors. */
+/* The address of a range of sp_buffer_plan.vectors. */
 char *sp_net_vector(const sp_net *net, int range);
 /* A matrix of the last value's shape, in fp32, at a place. */
-sp_tensor sp_net_last(const sp_net *net, const sp_assign_place *place);
+sp_tensor sp_net_last(const sp_net *net, const sp_buffer_place *place);
 /* Returns free memory of the matrices to the system once several MiB have come
  * together. The caller calls it, with little memory, when the gradients of a layer's
  * weights have taken `bytes` more. */
@@ -125,7 +125,8 @@ sp_status sp_net_run_own_loss(sp_net *net, const sp_loss_args *args);
  * each use if all steps share the room. Without little memory those of all steps are
  * packed in one call. */
 sp_status sp_net_pack(sp_net *net, int s, int direction);
-/* Runs step s of the forward pass between the places that sp_assign has assigned. */
+/* Runs step s of the forward pass between the places that sp_buffer_plan has assigned.
+ */
 sp_status sp_net_run_step(sp_net *net, int s);
 
 #endif

@@ -1,4 +1,4 @@
-/* The places that sp_assign assigns, as tensors in the net's arenas. */
+/* The places of sp_buffer_plan, as tensors in the net's arenas. */
 #include "net/sp_net_impl.h"
 
 #include <assert.h>
@@ -12,9 +12,9 @@ sp_status sp_net_reach(sp_net *net)
     void *more;
 
     if (matrices > impl->matrices.used)
-        SP_TRY(sp_arena_take(&impl->matrices, matrices - impl->matrices.used, &more));
+        SP_TRY(sp_arena_alloc(&impl->matrices, matrices - impl->matrices.used, &more));
     if (vectors > impl->vectors.used)
-        SP_TRY(sp_arena_take(&impl->vectors, vectors - impl->vectors.used, &more));
+        SP_TRY(sp_arena_alloc(&impl->vectors, vectors - impl->vectors.used, &more));
     return SP_OK;
 }
 
@@ -49,23 +49,23 @@ const int32_t *sp_net_sample_row(const sp_net *net, int level)
                                     : net->impl->batch->plan.level[level].sample_row;
 }
 
-static sp_tensor tensor_of(const sp_net *net, int value, const sp_assign_place *place,
+static sp_tensor tensor_of(const sp_net *net, int value, const sp_buffer_place *place,
                            sp_elem elem)
 {
     const sp_lower_value *v = &net->impl->low.value[value];
 
     return (sp_tensor){(float *)(void *)(net->impl->matrices.base + place->at),
-                       sp_assign_rows(&net->impl->mem, v->level), v->c, place->ld,
+                       sp_buffer_plan_rows(&net->impl->mem, v->level), v->c, place->ld,
                        elem};
 }
 
-/* The features (value 0) are read where the batch has them, unless sp_assign gave them
- * a place: then that has a copy, in another type or with padded rows. */
+/* The features (value 0) are read where the batch has them, unless sp_buffer_plan gave
+ * them a place: then that has a copy, in another type or with padded rows. */
 sp_tensor sp_net_act(const sp_net *net, int value)
 {
     const struct sp_net_impl *impl = net->impl;
     const sp_lower_value *v = &impl->low.value[value];
-    const sp_assign_place *place = &impl->mem.value[value].act;
+    const sp_buffer_place *place = &impl->mem.value[value].act;
 
     assert(0 <= value && value < impl->low.n_values);
     if (value == 0 && place->range < 0)
@@ -82,7 +82,7 @@ sp_tensor sp_net_grad(const sp_net *net, int value)
                      net->impl->low.value[value].elem);
 }
 
-sp_tensor sp_net_last(const sp_net *net, const sp_assign_place *place)
+sp_tensor sp_net_last(const sp_net *net, const sp_buffer_place *place)
 {
     return tensor_of(net, net->impl->low.n_values - 1, place, SP_ELEM_F32);
 }
@@ -123,13 +123,13 @@ sp_status sp_net_begin(sp_net *net, const sp_batch *batch, bool is_training)
     sp_arena_reset(&impl->vectors);
     sp_arena_reset(&impl->host);
     impl->fetched = NULL;
-    SP_TRY(SP_TAKE(&impl->host, batch->n_samples + 1, &sample_rows));
+    SP_TRY(SP_ALLOC(&impl->host, batch->n_samples + 1, &sample_rows));
     for (int b = 0; b <= batch->n_samples; b++)
         sample_rows[b] = b;
     impl->sample_rows = sample_rows;
     for (int l = 0; l < batch->plan.n_levels; l++)
         rows[l] = batch->plan.level[l].n;
-    sp_assign_begin(&impl->mem, rows, batch->n_samples, is_training);
+    sp_buffer_plan_begin(&impl->mem, rows, batch->n_samples, is_training);
     SP_TRY(sp_net_reach(net));
     if (impl->mem.value[0].act.range < 0)
         return SP_OK;

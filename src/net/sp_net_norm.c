@@ -55,9 +55,9 @@ static sp_status combine_exact(sp_net *net, const sp_lower_step *step, int64_t n
     double *copy, *all;
     int64_t *limbs;
 
-    SP_TRY(SP_TAKE(host, m * n_samples + 1, &copy));
-    SP_TRY(SP_TAKE(host, m + 1, &all));
-    SP_TRY(SP_TAKE(host, n + 1, &limbs));
+    SP_TRY(SP_ALLOC(host, m * n_samples + 1, &copy));
+    SP_TRY(SP_ALLOC(host, m + 1, &all));
+    SP_TRY(SP_ALLOC(host, n + 1, &limbs));
     SP_TRY(ops->download(net->backend, copy, sample, m * n_samples * sizeof *copy));
     memset(limbs, 0, n * sizeof *limbs);
     for (size_t b = 0; b < n_samples; b++)

@@ -10,8 +10,8 @@ sp_status sp_net_fetch_matrix(sp_net *net, sp_tensor x, sp_arena *arena, float *
     const size_t size = sp_elem_bytes(x.elem), used = n ? (n - 1) * ld + c : 0;
     char *host;
 
-    SP_TRY(SP_TAKE(arena, n * c + 1, out));
-    SP_TRY(SP_TAKE(arena, used * size + 1, &host));
+    SP_TRY(SP_ALLOC(arena, n * c + 1, out));
+    SP_TRY(SP_ALLOC(arena, used * size + 1, &host));
     if (used)
         SP_TRY(net->backend->ops->download(net->backend, host, x.data, used * size));
     for (size_t i = 0; i < n; i++)
@@ -37,7 +37,7 @@ sp_status sp_net_fetch_rows(sp_net *net, const sp_batch *batch, sp_arena *arena,
     if (is_of_voxels) {
         const size_t bytes = (size_t)batch->n * sizeof *labels;
 
-        SP_TRY(SP_TAKE(arena, batch->n + 1, &labels));
+        SP_TRY(SP_ALLOC(arena, batch->n + 1, &labels));
         if (bytes)
             SP_TRY(net->backend->ops->download(net->backend, labels, batch->labels,
                                                bytes));
@@ -84,7 +84,7 @@ static sp_status own_loss(sp_net *net, const sp_loss_args *args)
     sp_net_rows rows;
 
     SP_TRY(sp_net_fetch_rows(net, net->impl->batch, arena, &rows));
-    SP_TRY(SP_TAKE(arena, (size_t)rows.n * (size_t)rows.n_classes + 1, &gradient));
+    SP_TRY(SP_ALLOC(arena, (size_t)rows.n * (size_t)rows.n_classes + 1, &gradient));
     if (net->own_loss.fn(net->own_loss.arg, &rows, gradient, &loss_sum, &weight_sum))
         return SP_FAIL(SP_EUSAGE, "the program's loss has failed");
     for (int64_t i = 0; i < rows.n && to.c != to.ld; i++)

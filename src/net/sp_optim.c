@@ -14,8 +14,8 @@ typedef struct optim_stretch {
 } optim_stretch;
 
 struct sp_optim_impl {
-    sp_arena arena;  /* memory of the kept values and of spared */
-    uint8_t *spared; /* marks of sp_optim_args; NULL: no marks */
+    sp_arena arena;    /* memory of the kept values and of no_decay */
+    uint8_t *no_decay; /* marks of sp_optim_args; NULL: no marks */
     /* The parameters that are updated; padding between two of a stretch is 0. */
     int n_stretches;
     optim_stretch *stretch; /* [n_stretches] by rising first */
@@ -23,11 +23,11 @@ struct sp_optim_impl {
 };
 
 /* Parameters begin at multiples of a run; their padding is 0 and stays 0. */
-static sp_status take_spared(sp_optim *optim)
+static sp_status take_no_decay(sp_optim *optim)
 {
     const sp_graph *graph = optim->graph;
     const sp_backend_ops *ops = optim->backend->ops;
-    const size_t n = (size_t)(graph->n_floats + SP_SPARED_RUN - 1) / SP_SPARED_RUN;
+    const size_t n = (size_t)(graph->n_floats + SP_NO_DECAY_RUN - 1) / SP_NO_DECAY_RUN;
     uint8_t *host = calloc(n + 1, 1);
     sp_status rc;
 
@@ -36,13 +36,13 @@ static sp_status take_spared(sp_optim *optim)
     for (int p = 0; p < graph->n_params; p++) {
         const sp_param *param = &graph->param[p];
 
-        assert(param->offset % SP_SPARED_RUN == 0);
-        for (int64_t i = 0; param->is_norm && i < param->count; i += SP_SPARED_RUN)
-            host[(param->offset + i) / SP_SPARED_RUN] = 1;
+        assert(param->offset % SP_NO_DECAY_RUN == 0);
+        for (int64_t i = 0; param->is_norm && i < param->count; i += SP_NO_DECAY_RUN)
+            host[(param->offset + i) / SP_NO_DECAY_RUN] = 1;
     }
-    rc = SP_TAKE(&optim->impl->arena, n, &optim->impl->spared);
+    rc = SP_ALLOC(&optim->impl->arena, n, &optim->impl->no_decay);
     if (rc == SP_OK)
-        rc = ops->upload(optim->backend, optim->impl->spared, host, n);
+        rc = ops->upload(optim->backend, optim->impl->no_decay, host, n);
     if (rc == SP_OK)
         rc = ops->wait(optim->backend);
     free(host);
@@ -65,7 +65,7 @@ static sp_status list_stretches(sp_optim *optim)
         const int64_t next =
             p + 1 < graph->n_params ? param[1].offset : graph->n_floats;
 
-        assert(param->offset % SP_SPARED_RUN == 0);
+        assert(param->offset % SP_NO_DECAY_RUN == 0);
         if (node->is_frozen) {
             last = NULL;
             continue;
@@ -83,9 +83,9 @@ sp_status sp_optim_create(sp_optim *optim, const sp_graph *graph,
                           const sp_config *config, sp_backend *backend)
 {
     const size_t n = (size_t)graph->n_floats;
-    const size_t bytes = (size_t)sp_kept_total(config, graph) * sizeof(float) +
-                         (config->train.decay_norm ? 0 : n / SP_SPARED_RUN) +
-                         SP_N_KEPT * 256;
+    const size_t bytes = (size_t)sp_optim_state_total(config, graph) * sizeof(float) +
+                         (config->train.decay_norm ? 0 : n / SP_NO_DECAY_RUN) +
+                         SP_N_OPTIM_STATES * 256;
 
     assert(backend->ops && graph->n_params >= 0);
     memset(optim, 0, sizeof *optim);
@@ -95,15 +95,15 @@ sp_status sp_optim_create(sp_optim *optim, const sp_graph *graph,
     SP_TRY(SP_NEW(&optim->impl, 1, "the optimizer"));
     SP_TRY(list_stretches(optim));
     SP_TRY(backend->ops->arena_create(&optim->impl->arena, bytes, "optimizer state"));
-    for (int i = 0; i < SP_N_KEPT; i++) {
-        const size_t n_kept = (size_t)sp_kept_floats(graph, i);
+    for (int i = 0; i < SP_N_OPTIM_STATES; i++) {
+        const size_t n_kept = (size_t)sp_optim_state_floats(graph, i);
 
-        if (!sp_kept[i].is_kept(config))
+        if (!sp_optim_states[i].is_kept(config))
             continue;
-        SP_TRY(SP_TAKE(&optim->impl->arena, n_kept, &optim->kept[i]));
-        SP_TRY(backend->ops->fill(backend, optim->kept[i], 0, n_kept * sizeof(float)));
+        SP_TRY(SP_ALLOC(&optim->impl->arena, n_kept, &optim->state[i]));
+        SP_TRY(backend->ops->fill(backend, optim->state[i], 0, n_kept * sizeof(float)));
     }
-    return config->train.decay_norm ? SP_OK : take_spared(optim);
+    return config->train.decay_norm ? SP_OK : take_no_decay(optim);
 }
 
 void sp_optim_destroy(sp_optim *optim)
@@ -262,13 +262,13 @@ static sp_status net_optim_update(const sp_optim *optim, const optim_stretch *s,
 {
     const sp_config *c = optim->config;
     const sp_backend_ops *ops = optim->backend->ops;
-    const uint8_t *spared = optim->impl->spared;
+    const uint8_t *no_decay = optim->impl->no_decay;
     const sp_optim_args args = {
         .n = s->end - s->first,
         .w = param + s->first,
         .g = grad + s->first,
-        .m = at(optim->kept[SP_KEPT_M], s->first),
-        .v = at(optim->kept[SP_KEPT_V], s->first),
+        .m = at(optim->state[SP_OPTIM_STATE_M], s->first),
+        .v = at(optim->state[SP_OPTIM_STATE_V], s->first),
         .g_scale = g_scale,
         .lr = rates.lr * s->factor,
         .momentum = rates.momentum,
@@ -279,7 +279,7 @@ static sp_status net_optim_update(const sp_optim *optim, const optim_stretch *s,
         .eps = c->train.adamw_eps,
         .nesterov = c->train.nesterov,
         .t = optim->t,
-        .spared = spared ? spared + s->first / SP_SPARED_RUN : NULL,
+        .no_decay = no_decay ? no_decay + s->first / SP_NO_DECAY_RUN : NULL,
         .packs = optim->impl->packs};
 
     return (c->train.optimizer == SP_ADAMW ? ops->adamw : ops->sgd)(optim->backend,
@@ -332,7 +332,7 @@ sp_status sp_optim_update(sp_optim *optim, sp_net *net, const sp_buckets *bucket
 /* n floats as a tensor. Parameters and buffers are padded to multiples of a run. */
 static sp_tensor flat_tensor(const float *data, int64_t n)
 {
-    const int c = n % SP_SPARED_RUN ? 1 : SP_SPARED_RUN;
+    const int c = n % SP_NO_DECAY_RUN ? 1 : SP_NO_DECAY_RUN;
 
     return (sp_tensor){.data = (float *)(uintptr_t)data, .n = n / c, .c = c, .ld = c};
 }
@@ -342,8 +342,8 @@ static sp_tensor flat_tensor(const float *data, int64_t n)
 static sp_status move_average(const sp_optim *optim, int i, const float *value,
                               double keep)
 {
-    const sp_optim_args args = {.n = sp_kept_floats(optim->graph, i),
-                                .w = optim->kept[i],
+    const sp_optim_args args = {.n = sp_optim_state_floats(optim->graph, i),
+                                .w = optim->state[i],
                                 .g = value,
                                 .g_scale = -1,
                                 .lr = 1 - keep,
@@ -357,13 +357,13 @@ sp_status sp_optim_begin_average(sp_optim *optim, const float *param,
                                  const float *running)
 {
     optim->is_averaging = false;
-    for (int i = 0; i < SP_N_KEPT; i++) {
-        const float *value = sp_kept[i].is_of_buffers ? running : param;
-        const int64_t n = sp_kept_floats(optim->graph, i);
+    for (int i = 0; i < SP_N_OPTIM_STATES; i++) {
+        const float *value = sp_optim_states[i].is_of_buffers ? running : param;
+        const int64_t n = sp_optim_state_floats(optim->graph, i);
 
-        if (sp_kept[i].is_average && optim->kept[i] && n)
+        if (sp_optim_states[i].is_average && optim->state[i] && n)
             SP_TRY(optim->backend->ops->copy(optim->backend, flat_tensor(value, n),
-                                             flat_tensor(optim->kept[i], n), false));
+                                             flat_tensor(optim->state[i], n), false));
     }
     return SP_OK;
 }
@@ -374,10 +374,11 @@ sp_status sp_optim_average(sp_optim *optim, const float *param, const float *run
     if (!optim->is_averaging || keep <= 0)
         SP_TRY(sp_optim_begin_average(optim, param, running));
     else
-        for (int i = 0; i < SP_N_KEPT; i++)
-            if (sp_kept[i].is_average && optim->kept[i])
+        for (int i = 0; i < SP_N_OPTIM_STATES; i++)
+            if (sp_optim_states[i].is_average && optim->state[i])
                 SP_TRY(move_average(optim, i,
-                                    sp_kept[i].is_of_buffers ? running : param, keep));
+                                    sp_optim_states[i].is_of_buffers ? running : param,
+                                    keep));
     optim->is_averaging = true;
     return SP_OK;
 }

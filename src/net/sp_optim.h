@@ -6,15 +6,15 @@
 #include "compute/sp_backend.h"
 #include "deck/sp_deck.h"
 #include "net/sp_graph.h"
-#include "net/sp_kept.h"
 #include "net/sp_net.h"
+#include "net/sp_optim_state.h"
 
 typedef struct sp_optim {
     const sp_graph *graph;   /* borrowed */
     const sp_config *config; /* borrowed */
     sp_backend *backend;     /* borrowed */
     /* [n_floats] each, backend memory; NULL: the optimizer does not keep it */
-    float *kept[SP_N_KEPT];
+    float *state[SP_N_OPTIM_STATES];
     int64_t t;         /* updates done */
     bool is_averaging; /* an update has entered the averages of the weights */
     struct sp_optim_impl *impl;

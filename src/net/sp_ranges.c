@@ -109,7 +109,7 @@ static int ranges_find(const sp_ranges *r, size_t bytes, size_t least, bool is_h
     return found;
 }
 
-static int ranges_take(sp_ranges *ranges, size_t bytes, size_t least, bool is_high)
+static int ranges_alloc(sp_ranges *ranges, size_t bytes, size_t least, bool is_high)
 {
     sp_range *range = ranges->range;
     size_t rest;
@@ -131,14 +131,14 @@ static int ranges_take(sp_ranges *ranges, size_t bytes, size_t least, bool is_hi
     return i;
 }
 
-int sp_ranges_take(sp_ranges *ranges, size_t bytes)
+int sp_ranges_alloc(sp_ranges *ranges, size_t bytes)
 {
-    return ranges_take(ranges, bytes, 0, false);
+    return ranges_alloc(ranges, bytes, 0, false);
 }
 
-int sp_ranges_take_above(sp_ranges *ranges, size_t bytes, size_t least)
+int sp_ranges_alloc_above(sp_ranges *ranges, size_t bytes, size_t least)
 {
-    return ranges_take(ranges, bytes, least, true);
+    return ranges_alloc(ranges, bytes, least, true);
 }
 
 void sp_ranges_hold(sp_ranges *ranges, int range)

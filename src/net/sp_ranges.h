@@ -43,9 +43,9 @@ size_t sp_ranges_aligned(size_t bytes);
 /* Takes a range of at least that many bytes (sp_ranges_aligned) with one holder from
  * the low side and returns its number in ranges->range. It cannot fail: the span grows,
  * and no more than `most` ranges may be held. */
-int sp_ranges_take(sp_ranges *ranges, size_t bytes);
+int sp_ranges_alloc(sp_ranges *ranges, size_t bytes);
 /* The same from the high side, but not below an offset. */
-int sp_ranges_take_above(sp_ranges *ranges, size_t bytes, size_t least);
+int sp_ranges_alloc_above(sp_ranges *ranges, size_t bytes, size_t least);
 /* Adds a holder to a range, or removes one; without holders it is free. */
 void sp_ranges_hold(sp_ranges *ranges, int range);
 void sp_ranges_drop(sp_ranges *ranges, int range);

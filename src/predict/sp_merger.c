@@ -69,7 +69,7 @@ void sp_merger_destroy(sp_merger *m)
     for (int64_t i = 0; m->home && i <= set->n_samples / m->comm->size; i++)
         free_home(&m->home[i]);
     for (int r = 0; m->to && r < m->comm->size; r++)
-        sp_records_destroy(&m->to[r]);
+        sp_gather_buffer_destroy(&m->to[r]);
     free(m->home);
     free(m->to);
     free(m->weight);
@@ -77,7 +77,7 @@ void sp_merger_destroy(sp_merger *m)
     free(m->voxel);
     free(m->place);
     free(m->owner);
-    sp_records_destroy(&m->received);
+    sp_gather_buffer_destroy(&m->received);
     sp_scans_destroy(&m->scans);
     memset(m, 0, sizeof *m);
 }
@@ -128,7 +128,7 @@ static sp_status send(sp_merger *m, const sp_sample *s, const uint64_t *voxel_su
     numbers = (size_t)(head.n_voxels + n + n_rows) * sizeof *voxel;
     bytes = sizeof head + (size_t)head.n_voxels * row + sp_multiple(numbers, 8) +
             payload_bytes;
-    SP_TRY(sp_records_add(&m->to[sample % m->comm->size], bytes, &to));
+    SP_TRY(sp_gather_buffer_add(&m->to[sample % m->comm->size], bytes, &to));
     memcpy(to, &head, sizeof head);
     sum = (uint64_t *)((char *)to + sizeof head);
     weight = (uint32_t *)(sum + head.n_voxels * m->n_classes);
@@ -266,10 +266,10 @@ sp_status sp_merger_exchange(sp_merger *m, int64_t n_passed)
 
     assert(m->n_passed <= n_passed && n_passed <= n);
     m->n_passed = n_passed;
-    SP_TRY(sp_records_exchange(&m->received, m->to, m->comm));
+    SP_TRY(sp_gather_buffer_exchange(&m->received, m->to, m->comm));
     for (int r = 0; r < m->comm->size; r++)
-        sp_records_clear(&m->to[r]);
-    while ((record = sp_records_next(&m->received, NULL)))
+        sp_gather_buffer_clear(&m->to[r]);
+    while ((record = sp_gather_buffer_next(&m->received, NULL)))
         SP_TRY(take(m, record));
     while (m->next < n && m->scans.end[m->next] <= n_passed)
         SP_TRY(finish_next(m));

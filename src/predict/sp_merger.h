@@ -17,7 +17,7 @@
 #ifndef SP_MERGER_H
 #define SP_MERGER_H
 
-#include "comm/sp_records.h"
+#include "comm/sp_gather_buffer.h"
 #include "predict/sp_merge.h"
 #include "predict/sp_scans.h"
 
@@ -38,8 +38,8 @@ typedef struct sp_merger {
     int n_classes;
     sp_merger_done *done;
     void *arg;
-    sp_records *to; /* [comm->size] parcels for each rank */
-    sp_records received;
+    sp_gather_buffer *to; /* [comm->size] parcels for each rank */
+    sp_gather_buffer received;
     /* [n_samples / size + 1] sums of this rank's samples */
     struct sp_merger_home **home;
     int64_t n_passed; /* samples of the set that have passed */

@@ -9,7 +9,7 @@
 #include "base/sp_text.h"
 #include "deck/sp_deck.h"
 #include "net/sp_metrics.h"
-#include "report/sp_story.h"
+#include "report/sp_history.h"
 
 enum { NAME = 256 };
 
@@ -23,7 +23,7 @@ typedef struct folds_pool {
 } folds_pool;
 
 /* The value of a key in the deck of a run; NULL: the run has no deck. */
-static const char *folds_key(const sp_story *s, const char *key)
+static const char *folds_key(const sp_history *s, const char *key)
 {
     for (int i = 0; s->deck_value && i < sp_config_n_keys(); i++)
         if (strcmp(sp_config_key(i), key) == 0)
@@ -31,15 +31,15 @@ static const char *folds_key(const sp_story *s, const char *key)
     return NULL;
 }
 
-static int folds_number(const sp_story *s, const char *key)
+static int folds_number(const sp_history *s, const char *key)
 {
     const char *text = folds_key(s, key);
 
     return text ? atoi(text) : 0;
 }
 
-static sp_status folds_begin(folds_pool *pool, const sp_story *s,
-                             const sp_story_eval *eval)
+static sp_status folds_begin(folds_pool *pool, const sp_history *s,
+                             const sp_history_eval *eval)
 {
     const size_t n = (size_t)eval->n_classes, cells = n * n;
     const char *data = folds_key(s, "data.train");
@@ -74,8 +74,8 @@ static void folds_end(folds_pool *pool)
 }
 
 /* Checks that the run is a fold that the pool lacks. */
-static sp_status folds_check(const folds_pool *pool, const sp_story *s,
-                             const sp_story_eval *eval)
+static sp_status folds_check(const folds_pool *pool, const sp_history *s,
+                             const sp_history_eval *eval)
 {
     const int n = folds_number(s, "data.folds"), fold = folds_number(s, "data.fold");
     const char *data = folds_key(s, "data.train");
@@ -103,8 +103,8 @@ static sp_status folds_check(const folds_pool *pool, const sp_story *s,
     return SP_OK;
 }
 
-static sp_status folds_add(folds_pool *pool, const sp_story *s,
-                           const sp_story_eval *eval)
+static sp_status folds_add(folds_pool *pool, const sp_history *s,
+                           const sp_history_eval *eval)
 {
     const int fold = folds_number(s, "data.fold"), n = eval->n_classes;
 
@@ -126,12 +126,12 @@ static sp_status folds_add(folds_pool *pool, const sp_story *s,
 
 static sp_status folds_read(folds_pool *pool, const char *dir)
 {
-    sp_story story;
-    const sp_story_eval *eval;
-    sp_status rc = sp_story_read(&story, dir);
+    sp_history history;
+    const sp_history_eval *eval;
+    sp_status rc = sp_history_read(&history, dir);
 
-    eval = rc == SP_OK && story.n_evals ? &story.eval[story.n_evals - 1] : NULL;
-    if (rc == SP_OK && folds_number(&story, "data.folds") < 2)
+    eval = rc == SP_OK && history.n_evals ? &history.eval[history.n_evals - 1] : NULL;
+    if (rc == SP_OK && folds_number(&history, "data.folds") < 2)
         rc = SP_FAIL(SP_EUSAGE,
                      "%s: no run of a cross-validation: its deck.resolved has no "
                      "data.folds above 1",
@@ -140,10 +140,10 @@ static sp_status folds_read(folds_pool *pool, const char *dir)
         rc = SP_FAIL(SP_EDATA, "%s: no evaluation of the training with a confusion",
                      dir);
     if (rc == SP_OK && !pool->n_folds)
-        rc = folds_begin(pool, &story, eval);
+        rc = folds_begin(pool, &history, eval);
     if (rc == SP_OK)
-        rc = folds_add(pool, &story, eval);
-    sp_story_destroy(&story);
+        rc = folds_add(pool, &history, eval);
+    sp_history_destroy(&history);
     return rc;
 }
 

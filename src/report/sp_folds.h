@@ -1,6 +1,6 @@
 /* The pooled result of a cross-validation: runs of data.folds = K, one for each fold.
  *
- *     run folder --sp_story--> last evaluation --> confusion of the fold
+ *     run folder --sp_history--> last evaluation --> confusion of the fold
  *     confusions --sum--> one matrix of all samples, each once --> mIoU, accuracy
  *
  * A mean of the folds' mIoU would weigh a class of few voxels in a fold as much as one of

@@ -12,11 +12,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/sp_pulse.h"
 #include "base/sp_file.h"
 #include "base/sp_list.h"
-#include "base/sp_text.h"
+#include "base/sp_liveness.h"
 #include "base/sp_process.h"
+#include "base/sp_text.h"
 
 _Static_assert(sizeof(sp_heartbeat) == 128, "a record of heartbeat.bin");
 
@@ -100,9 +100,9 @@ void sp_heartbeat_put(const sp_heartbeats *beats, int rank, const sp_heartbeat *
     assert(rank >= 0 && record);
     if (!heartbeat_has(beats, rank))
         return;
-    sp_pulse_file_begin();
+    sp_liveness_file_begin();
     heartbeat_put(beats, record, offsetof(sp_heartbeat, lost), PLACE_OF(rank, host));
-    sp_pulse_file_end();
+    sp_liveness_file_end();
 }
 
 void sp_heartbeat_put_signs(const sp_heartbeats *beats, int rank, int64_t work,

@@ -9,16 +9,18 @@
  * Four parts report a rank's end; each has something that no other part has:
  *
  *     part            reports                           and no other part
- *     sp_pulse        this process works or waits       separates wait and hang
+ *     sp_liveness     this process works or waits       separates wait and hang
  *     heartbeat.bin   phase, epoch, step of each rank   is there after all have died
  *     sp_watchdog     a rank hangs, is stopped, or      crosses hosts, and ends the
  *                     its host is gone                  ranks that wait
- *     sp_witness      which rank of a node died first   survives the launcher, which
+ *     sp_crash_recorder
+ *                     which rank of a node died first   survives the launcher, which
  *                                                       kills all within 12 ms
  *
  * Measured with MPICH's mpiexec and kill -9 of a random rank, 12 times each with 2, 4
- * and 8 ranks: with the witness status.json named that rank in all 36 cases, without it
- * in 0 cases (its state was "running", and no rank was marked in heartbeat.bin).
+ * and 8 ranks: with the crash recorder status.json named that rank in all 36 cases,
+ * without it in 0 cases (its state was "running", and no rank was marked in
+ * heartbeat.bin).
  */
 #ifndef SP_HEARTBEAT_H
 #define SP_HEARTBEAT_H
@@ -72,7 +74,7 @@ typedef struct sp_heartbeat {
     /* An sp_phase; SP_PHASE_END: the rank closed the folder itself. */
     int32_t phase;
     int32_t lost; /* an sp_lost, written by the process that finds the rank lost */
-    int64_t work, waits; /* signs of life, written by the watchdog (sp_pulse.h) */
+    int64_t work, waits; /* signs of life, written by the watchdog (sp_liveness.h) */
 } sp_heartbeat;
 
 /* The open file of n records. With fd -1 there is no file: the functions below write

@@ -15,8 +15,8 @@
 #include "base/sp_fault.h"
 #include "base/sp_file.h"
 #include "base/sp_json.h"
+#include "base/sp_liveness.h"
 #include "base/sp_log.h"
-#include "base/sp_pulse.h"
 #include "checkpoint/sp_checkpoint.h"
 #include "run/sp_events.h"
 #include "run/sp_lock.h"
@@ -348,7 +348,7 @@ void sp_run_beat(sp_run *run, sp_phase phase, int64_t epoch, int64_t step)
     assert(run->beat && run->beats);
     sp_heartbeat_beat(run->beat, phase, epoch, step);
     sp_heartbeat_put(run->beats, run->comm->rank, run->beat);
-    sp_pulse_beat();
+    sp_liveness_count();
     /* Before the first step an error has no place in the run. */
     sp_log_position(phase == SP_PHASE_START ? NULL : sp_phase_name(phase), epoch, step);
     sp_fault_at(sp_phase_name(phase), step);

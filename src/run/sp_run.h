@@ -8,7 +8,7 @@
  *                                                                   sp_checkpoint)
  *     each rank     sp_run_beat --> its record in heartbeat.bin    (sp_heartbeat)
  *                   watchdog thread <-- TCP --> rank 0's watchdog  (sp_watchdog)
- *     each node     witness process <-- a pipe from each rank      (sp_witness)
+ *     each node     crash recorder  <-- a pipe from each rank      (sp_crash_recorder)
  *
  * The training thread calls sp_run_beat at each phase of a step, sp_run_event for each
  * line of metrics.jsonl, and sp_run_status when the state changes. Rank 0 owns all
@@ -78,8 +78,8 @@ const char *sp_run_status_path(const char *dir, const char *task, char *path);
  * "failed"; message NULL: the code's text, "" for SP_OK. */
 sp_status sp_run_status(sp_run *run, const char *state, sp_status code, int64_t epoch,
                         int64_t step, const char *message);
-/* The same for a process that has no sp_run (the witness): `who` is the record of the
- * rank that the status is about, `rank` its number. */
+/* The same for a process that has no sp_run (the crash recorder): `who` is the record
+ * of the rank that the status is about, `rank` its number. */
 sp_status sp_run_write_status(const char *dir, const char *task, int rank,
                               const sp_heartbeat *who, const char *state,
                               sp_status code, const char *message);

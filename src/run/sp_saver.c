@@ -8,10 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/sp_file.h"
-#include "base/sp_log.h"
 #include "base/sp_fault.h"
-#include "base/sp_pulse.h"
+#include "base/sp_file.h"
+#include "base/sp_liveness.h"
+#include "base/sp_log.h"
 #include "base/sp_thread.h"
 
 typedef enum saver_state { SAVER_IDLE, SAVER_BUSY, SAVER_DONE } saver_state;
@@ -118,9 +118,9 @@ static void save(sp_saver *s)
 {
     double begin_cpu_s = sp_clock_s(CLOCK_THREAD_CPUTIME_ID);
 
-    sp_pulse_file_begin();
+    sp_liveness_file_begin();
     s->saved.rc = saver_write_all(s);
-    sp_pulse_file_end();
+    sp_liveness_file_end();
     if (s->saved.rc != SP_OK)
         sp_error_save(&s->saved.error);
     end_reading(s); /* after a failure too */
@@ -145,8 +145,8 @@ static void touch_copies(sp_saver *s)
     if (s->is_lent)
         return;
     touch(s->param, graph->n_floats);
-    for (int i = 0; i < SP_N_KEPT; i++)
-        touch(s->optim.kept[i], sp_kept_floats(graph, i));
+    for (int i = 0; i < SP_N_OPTIM_STATES; i++)
+        touch(s->optim.state[i], sp_optim_state_floats(graph, i));
 }
 
 static void *saver_main(void *arg)
@@ -191,9 +191,9 @@ static sp_status saver_make_room(sp_saver *s)
     s->running = room_for(s->net->running, graph->n_buffer_floats, &is_short);
     s->optim = *s->from;
     s->param = s->net->param;
-    for (int i = 0; !s->is_lent && i < SP_N_KEPT; i++)
-        s->optim.kept[i] =
-            room_for(s->from->kept[i], sp_kept_floats(graph, i), &is_short);
+    for (int i = 0; !s->is_lent && i < SP_N_OPTIM_STATES; i++)
+        s->optim.state[i] =
+            room_for(s->from->state[i], sp_optim_state_floats(graph, i), &is_short);
     if (!s->is_lent)
         s->param = room_for(s->net->param, graph->n_floats, &is_short);
     return is_short
@@ -247,8 +247,8 @@ void sp_saver_destroy(sp_saver *s)
     free(s->running);
     if (!s->is_lent)
         free(s->param);
-    for (int i = 0; !s->is_lent && i < SP_N_KEPT; i++)
-        free(s->optim.kept[i]);
+    for (int i = 0; !s->is_lent && i < SP_N_OPTIM_STATES; i++)
+        free(s->optim.state[i]);
     sp_checkpoint_state_destroy(&s->state);
     free(s);
 }
@@ -272,9 +272,9 @@ static sp_status take_snapshot(sp_saver *s)
     SP_TRY(copy_floats(s, s->running, s->net->running, graph->n_buffer_floats));
     if (s->is_lent)
         return SP_OK;
-    for (int i = 0; i < SP_N_KEPT; i++)
-        SP_TRY(copy_floats(s, s->optim.kept[i], s->from->kept[i],
-                           sp_kept_floats(graph, i)));
+    for (int i = 0; i < SP_N_OPTIM_STATES; i++)
+        SP_TRY(copy_floats(s, s->optim.state[i], s->from->state[i],
+                           sp_optim_state_floats(graph, i)));
     return copy_floats(s, s->param, s->net->param, graph->n_floats);
 }
 

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/sp_pulse.h"
+#include "base/sp_liveness.h"
 #include "scan/sp_scan_format.h"
 
 static bool is_added(const sp_scan_labels *labels, const char *name)
@@ -93,7 +93,7 @@ sp_status sp_scan_each_block(sp_scan *scan, const sp_scan_labels *labels,
             rc = fill_block(scan, labels, no_class, &b);
         if (rc == SP_OK && b.points.n > 0)
             rc = put(arg, &b.points, b.code, b.value);
-        sp_pulse_beat();
+        sp_liveness_count();
     } while (rc == SP_OK && b.points.n > 0);
     sp_scan_points_destroy(&b.points);
     free(b.code);

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/sp_file.h"
-#include "base/sp_names.h"
+#include "base/sp_word_table.h"
 
 #define ROW(format) &sp_scan_##format,
 static const sp_scan_format *const formats[] = {SP_SCAN_FORMATS(ROW)};
@@ -176,20 +176,21 @@ sp_status sp_scan_join(sp_scan *scan, const char *path, const sp_scan_labels *la
 
 void sp_scan_print_formats(FILE *to)
 {
-    sp_named row[N_FORMATS];
+    sp_word_entry row[N_FORMATS];
 
     for (int i = 0; i < N_FORMATS; i++)
-        row[i] = (sp_named){formats[i]->endings, NULL, formats[i]->help};
-    sp_names_print(SP_NAMES(row), to);
+        row[i] = (sp_word_entry){formats[i]->endings, NULL, formats[i]->help};
+    sp_word_table_print(SP_WORD_TABLE(row), to);
 }
 
 void sp_scan_print_outputs(FILE *to)
 {
-    sp_named row[N_FORMATS];
+    sp_word_entry row[N_FORMATS];
     int n = 0;
 
     for (int i = 0; i < N_FORMATS; i++)
         if (formats[i]->write)
-            row[n++] = (sp_named){formats[i]->written, NULL, formats[i]->written_help};
-    sp_names_print((sp_names){row, sizeof *row, n}, to);
+            row[n++] =
+                (sp_word_entry){formats[i]->written, NULL, formats[i]->written_help};
+    sp_word_table_print((sp_word_table){row, sizeof *row, n}, to);
 }

@@ -9,8 +9,8 @@
 
 #include "base/sp_file.h"
 #include "base/sp_list.h"
+#include "base/sp_liveness.h"
 #include "base/sp_number.h"
-#include "base/sp_pulse.h"
 #include "scan/sp_scan_las_copy.h"
 
 enum {
@@ -169,7 +169,7 @@ static sp_status las_write_rows(sp_las_copy *c, sp_laz_writer *laz, portion *p,
         SP_TRY(
             sp_scan_records(scan, sp_least(end - scan->row, p->most), p->source, &n));
         SP_TRY(change_records(c, p, n));
-        sp_pulse_beat();
+        sp_liveness_count();
         SP_TRY(write_records(c, laz, &chunk, p->record,
                              c->labels->window ? cut_records(c, p->record, n) : n));
     }
@@ -279,7 +279,7 @@ static sp_status join_section(const sp_las_copy *c, sp_laz_writer *laz, int k,
     if (!sp_list_reserve(buffer, room, bytes))
         return SP_FAIL(SP_EMEM, "%s: no memory for %zu bytes", c->path, bytes);
     SP_TRY(sp_file_read_at(s->fd, c->part->path[k], *buffer, bytes, at));
-    sp_pulse_beat();
+    sp_liveness_count();
     return laz ? sp_laz_put(laz, *buffer, (int64_t)bytes, n)
                : sp_las_put_bytes(c, *buffer, bytes);
 }

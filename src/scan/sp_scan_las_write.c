@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_liveness.h"
 #include "base/sp_number.h"
-#include "base/sp_pulse.h"
 #include "scan/sp_scan_las_copy.h"
 
 enum {

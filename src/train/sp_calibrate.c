@@ -201,9 +201,9 @@ static sp_status measure_sample(calibration_pass *p, const sp_batch *batch,
     uint64_t *x;
     int64_t n = 0;
 
-    SP_TRY(SP_TAKE(&p->arena, 3 * (size_t)sample->n + 1, &coords));
-    SP_TRY(SP_TAKE(&p->arena, (size_t)sample->n + 1, &row));
-    SP_TRY(SP_TAKE(&p->arena, (size_t)sample->n + 1, &x));
+    SP_TRY(SP_ALLOC(&p->arena, 3 * (size_t)sample->n + 1, &coords));
+    SP_TRY(SP_ALLOC(&p->arena, (size_t)sample->n + 1, &row));
+    SP_TRY(SP_ALLOC(&p->arena, (size_t)sample->n + 1, &x));
     for (int64_t i = 0; i < sample->n; i++) {
         if (row_of[i] < 0)
             continue;
@@ -223,7 +223,7 @@ static sp_status measure_batch(calibration_pass *p, const sp_batch *batch,
 {
     uint64_t *distance;
 
-    SP_TRY(SP_TAKE(&p->arena, (size_t)rows->n + 1, &distance));
+    SP_TRY(SP_ALLOC(&p->arena, (size_t)rows->n + 1, &distance));
     sp_calibration_distances(p->calibration, f->data, rows->n, distance);
     for (int b = 0; b < rows->n_samples; b++)
         SP_TRY(measure_sample(p, batch, rows, distance, b));
@@ -307,7 +307,7 @@ static sp_status run_calibration_pass(calibration_pass *p)
     memset(p->count, 0, (size_t)p->n_classes * sizeof *p->count);
     memset(p->bins, 0, sizeof p->bins);
     p->n_voxels = p->n_correct = 0;
-    sp_session_run_alone(r->session, calibrate_all, p);
+    sp_session_run_or_abort(r->session, calibrate_all, p);
     SP_TRY(sp_comm_agree(r->comm, sp_signal_check()));
     SP_TRY(sum_ranks(p, p->likelihood, (size_t)p->n_temperatures * SP_EXACT_WIDE));
     SP_TRY(sum_ranks(p, p->count, (size_t)p->n_classes));

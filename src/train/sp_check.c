@@ -3,7 +3,7 @@
 
 #include "base/sp_log.h"
 #include "train/sp_init.h"
-#include "train/sp_report.h"
+#include "train/sp_output.h"
 #include "train/sp_resume.h"
 #include "train/sp_test.h"
 
@@ -22,7 +22,7 @@ static sp_status check_memory(sp_resources *r, sp_sampler *sampler)
         rc = sp_resources_open_val_sets(r, &val);
     if (rc == SP_OK)
         rc = sp_check_memory(r, sampler, has_eval ? &val : NULL);
-    sp_cut_close(&r->cut); /* closed before the samplers that it refers to */
+    sp_budgets_close(&r->budgets); /* closed before the samplers that it refers to */
     sp_sampler_close(&val);
     return rc;
 }
@@ -61,12 +61,11 @@ static sp_status check_all_data(sp_resources *r)
     SP_TRY(check_start(r));
     SP_TRY(sp_graph_build(&r->graph, r->config, r->n_columns, r->n_classes));
     SP_TRY(sp_graph_check_tuning(&r->graph, r->config));
-    SP_TRY(
-        sp_sampler_open(&sampler, &r->train, r->comm, r->config, true));
+    SP_TRY(sp_sampler_open(&sampler, &r->train, r->comm, r->config, true));
     if (r->comm->rank == 0)
         sp_graph_print(&r->graph, stdout);
-    sp_report_data(r, &sampler);
-    rc = sp_report_notes(r, &sampler);
+    sp_output_data(r, &sampler);
+    rc = sp_output_notes(r, &sampler);
     sp_init_report(r);
     if (rc == SP_OK)
         rc = sp_init_check(r);

@@ -10,16 +10,17 @@ static const double mib = 1 << 20;
 
 static void check_print(const sp_resources *r, bool is_host)
 {
-    const sp_cut *cut = &r->cut;
-    const int64_t *train = cut->train.costliest, *eval = cut->eval.costliest;
+    const sp_budgets *budgets = &r->budgets;
+    const int64_t *train = budgets->train.costliest, *eval = budgets->eval.costliest;
     const double act =
         (double)sp_most(train[SP_ACTIVATIONS], eval[SP_ACTIVATIONS]) / mib;
-    const double weights = (double)cut->fixed.weights / mib;
+    const double weights = (double)budgets->fixed.weights / mib;
     const double batches = (double)(train[SP_BATCHES] + eval[SP_BATCHES]) / mib;
-    const double scratch =
-        (double)(sp_cut_need(cut) - cut->fixed.program - cut->fixed.weights) / mib -
-        act - batches;
-    const double program = (double)cut->fixed.program / mib;
+    const double scratch = (double)(sp_budgets_need(budgets) - budgets->fixed.program -
+                                    budgets->fixed.weights) /
+                               mib -
+                           act - batches;
+    const double program = (double)budgets->fixed.program / mib;
 
     if (is_host)
         sp_log_info(
@@ -36,8 +37,8 @@ static void check_print(const sp_resources *r, bool is_host)
             "gradients and optimizer state, %.2f of batches and kernel maps, "
             "%.2f of scratch; arenas take up to an eighth more, in pages of 2 MiB",
             act + weights + batches + scratch,
-            sp_precision_word[r->config->train.precision], act, weights,
-            batches, scratch);
+            sp_precision_word[r->config->train.precision], act, weights, batches,
+            scratch);
 }
 
 /* The device of the memory estimate. */
@@ -68,8 +69,8 @@ static int64_t memory_of_deck(const sp_resources *r)
 
 /* Logs into how many micro-batches a step is cut, for run.memory_mb or device_bytes of
  * a device; nothing if neither is known. Collective. */
-static sp_status check_cut(sp_resources *r, const sp_foresight *f, sp_sampler *sampler,
-                           sp_sampler *val, int64_t device_bytes)
+static sp_status check_cut(sp_resources *r, const sp_estimated_run *f,
+                           sp_sampler *sampler, sp_sampler *val, int64_t device_bytes)
 {
     int64_t bytes = memory_of_deck(r);
     sp_status rc;
@@ -77,10 +78,10 @@ static sp_status check_cut(sp_resources *r, const sp_foresight *f, sp_sampler *s
     if (bytes == 0 && f->backend->ops->is_host)
         SP_TRY(sp_resources_bound_host(r, f, sampler, val, &bytes));
     else if (bytes == 0)
-        bytes = sp_cut_memory_of(device_bytes);
-    rc = sp_cut_open(&r->cut, f, sampler, val, r->comm, bytes);
+        bytes = sp_budgets_memory_of(device_bytes);
+    rc = sp_budgets_open(&r->budgets, f, sampler, val, r->comm, bytes);
     if (rc == SP_OK)
-        sp_cut_print(&r->cut, device_bytes);
+        sp_budgets_print(&r->budgets, device_bytes);
     return rc;
 }
 
@@ -90,7 +91,7 @@ sp_status sp_check_memory(sp_resources *r, sp_sampler *sampler, sp_sampler *val)
     const sp_config *config = r->config;
     sp_backend be = {.precision = config->train.precision,
                      .threads = sp_resources_threads(r)};
-    const sp_foresight f = sp_resources_foresight(r, &be);
+    const sp_estimated_run f = sp_resources_estimated_run(r, &be);
     device_view view = {0};
     sp_status rc = comm->rank == 0 ? check_look(config->run.device, &view) : SP_OK;
 
@@ -100,11 +101,11 @@ sp_status sp_check_memory(sp_resources *r, sp_sampler *sampler, sp_sampler *val)
     SP_TRY(sp_comm_agree(r->comm, rc));
     SP_TRY(sp_comm_bcast(comm, &view, sizeof view, 0));
     be.ops = sp_backend_find(view.is_cuda ? "cuda" : "cpu");
-    SP_TRY(sp_comm_agree(comm, sp_foresee_fit(&f, true, memory_of_deck(r), NULL)));
+    SP_TRY(sp_comm_agree(comm, sp_estimate_fit(&f, true, memory_of_deck(r), NULL)));
     /* The cut comes first, since it can refuse samples without reading them. */
     SP_TRY(check_cut(r, &f, sampler, val, view.memory_bytes));
-    sp_cut_close(&r->cut);
-    SP_TRY(sp_cut_foresee(&r->cut, &f, sampler, val, comm));
+    sp_budgets_close(&r->budgets);
+    SP_TRY(sp_budgets_estimate(&r->budgets, &f, sampler, val, comm));
     check_print(r, be.ops->is_host);
     return SP_OK;
 }

@@ -3,7 +3,7 @@
 #include "base/sp_signal.h"
 #include "train/sp_evaluate.h"
 #include "train/sp_infer.h"
-#include "train/sp_report.h"
+#include "train/sp_output.h"
 #include "train/sp_train.h"
 
 static sp_status eval_check_stop(void *unused)
@@ -29,9 +29,9 @@ static sp_status eval_evaluate(sp_infer *infer, sp_metrics *metrics, sp_metrics 
     SP_TRY(sp_evaluate_pass(r, metrics, eval_check_stop, NULL,
                             r->config->run.pictures ? &pictures_s : NULL));
     SP_TRY(sp_evaluate_sets(r, *sets, eval_check_stop, NULL));
-    SP_TRY(sp_report_eval(r, metrics, NULL, *sets, infer->path, NULL));
-    sp_report_table(r, metrics);
-    sp_report_renew(r);
+    SP_TRY(sp_output_eval(r, metrics, NULL, *sets, infer->path, NULL));
+    sp_output_table(r, metrics);
+    sp_output_renew(r);
     return SP_OK;
 }
 

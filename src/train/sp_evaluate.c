@@ -6,10 +6,10 @@
 
 #include "base/sp_log.h"
 #include "base/sp_signal.h"
-#include "train/sp_gallery.h"
-#include "train/sp_session.h"
 #include "report/sp_progress.h"
 #include "train/sp_merging.h"
+#include "train/sp_sample_pictures.h"
+#include "train/sp_session.h"
 
 enum { CAUSE = SP_CHECKPOINT_FAULT + 32 };
 
@@ -67,18 +67,18 @@ sp_status sp_evaluate_check(const sp_resources *r, const sp_batch *batch,
             (long long)voxel, graph->node[graph->n_nodes - 1].name, blame(r, cause));
     if (!r->fault[0] || batch->n_samples == 0)
         return SP_OK;
-    return SP_FAIL(
-        SP_ENUMERIC, "%s: the output of layer `%s` is finite, but not the weights: %s",
-        sp_dataset_print_sample(r->evaluation.set, batch->sample_id[0], text,
-                                sizeof text),
-        graph->node[graph->n_nodes - 1].name, blame(r, cause));
+    return SP_FAIL(SP_ENUMERIC,
+                   "%s: the output of layer `%s` is finite, but not the weights: %s",
+                   sp_dataset_print_sample(r->evaluation.set, batch->sample_id[0], text,
+                                           sizeof text),
+                   graph->node[graph->n_nodes - 1].name, blame(r, cause));
 }
 
 /* A pass over a set on this rank. */
 typedef struct pass {
     sp_resources *resources;
     sp_metrics *metrics;
-    sp_gallery *gallery; /* NULL: no pictures are wanted */
+    sp_sample_pictures *pictures; /* NULL: no pictures are wanted */
     sp_merging merging;
     sp_arena scratch;                   /* predictions of a batch */
     sp_status (*check_stop)(void *arg); /* as of sp_evaluate_pass */
@@ -164,7 +164,7 @@ static sp_status train_evaluate_batch(void *arg, const sp_batch *batch)
     if (p->check_stop) /* a large sample may have been read for long */
         SP_TRY(p->check_stop(p->arg));
     sp_arena_reset(&p->scratch);
-    SP_TRY(SP_TAKE(&p->scratch, batch->n, &prediction));
+    SP_TRY(SP_ALLOC(&p->scratch, batch->n, &prediction));
     SP_TRY(sp_net_forward(&r->net, batch, false, &logits));
     SP_TRY(sp_net_loss(&r->net, batch, &out, is_plain ? metrics->confusion : NULL,
                        prediction));
@@ -180,7 +180,7 @@ static sp_status train_evaluate_batch(void *arg, const sp_batch *batch)
         sp_metrics_add_points(metrics->point_confusion, metrics->n_classes,
                               &batch->sample[b], batch->row_of + batch->row_of_at[b],
                               prediction);
-    sp_gallery_add(p->gallery, batch, prediction);
+    sp_sample_pictures_add(p->pictures, batch, prediction);
     return SP_OK;
 }
 
@@ -216,8 +216,9 @@ sp_status sp_evaluate_next(sp_resources *r, sp_batch **batch, sp_evaluate_work *
     if (rc == SP_OK)
         rc = work(arg, *batch);
     if (rc == SP_EMEM)
-        rc = sp_cut_explain(&r->cut, sp_cut_eval(&r->cut, r->evaluation.set),
-                            (*batch)->sample_id, (*batch)->n_samples);
+        rc = sp_budgets_explain(&r->budgets,
+                                sp_budgets_eval(&r->budgets, r->evaluation.set),
+                                (*batch)->sample_id, (*batch)->n_samples);
     return rc;
 }
 
@@ -281,7 +282,7 @@ static sp_status run_pass(pass *p)
     SP_TRY(sp_merging_open(&p->merging, r, count_merged, p));
     if (p->merging.with_blocks)
         return evaluate_merged(p);
-    sp_session_run_alone(r->session, train_evaluate_all, p);
+    sp_session_run_or_abort(r->session, train_evaluate_all, p);
     return sp_comm_agree(r->comm, p->found);
 }
 
@@ -308,7 +309,7 @@ sp_status sp_evaluate_pass(sp_resources *r, sp_metrics *metrics,
     sp_metrics_zero(metrics);
     SP_TRY(sp_arena_create(&p.scratch, 0, "predictions"));
     if (pictures_s)
-        sp_gallery_create(&p.gallery, r->n_classes);
+        sp_sample_pictures_create(&p.pictures, r->n_classes);
     sp_net_lend(&r->net, &r->buckets);
     sp_session_count(r->session, 0, r->evaluation.set->n_samples);
     sp_progress_begin(&p.progress, "evaluating", "samples",
@@ -325,10 +326,10 @@ sp_status sp_evaluate_pass(sp_resources *r, sp_metrics *metrics,
     if (rc == SP_OK && pictures_s) {
         const double begin_s = sp_now_s();
 
-        rc = sp_gallery_write(p.gallery, r);
+        rc = sp_sample_pictures_write(p.pictures, r);
         *pictures_s += sp_now_s() - begin_s;
     }
-    sp_gallery_destroy(p.gallery);
+    sp_sample_pictures_destroy(p.pictures);
     return rc;
 }
 

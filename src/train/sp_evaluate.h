@@ -4,7 +4,7 @@
 
 #include "net/sp_metrics.h"
 
-struct sp_batch;     /* data/sp_loader.h */
+struct sp_batch; /* data/sp_loader.h */
 struct sp_evaluation;
 struct sp_resources; /* train/sp_resources.h */
 
@@ -31,8 +31,8 @@ int sp_evaluate_parts(const struct sp_resources *resources,
  * eval.merge they meet after each micro-batch. check_stop(arg), asked before each
  * batch, fails with SP_ELIMIT if this rank is to end its pass; all ranks learn of it
  * likewise. NULL: no request ends it. pictures_s: not NULL: the run folder gets
- * pictures of plain predictions (sp_gallery.h), and the seconds of drawing them are
- * added. */
+ * pictures of plain predictions (sp_sample_pictures.h), and the seconds of drawing them
+ * are added. */
 sp_status sp_evaluate_pass(struct sp_resources *resources, sp_metrics *metrics,
                            sp_status (*check_stop)(void *arg), void *arg,
                            double *pictures_s);

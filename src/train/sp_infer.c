@@ -340,8 +340,8 @@ sp_status sp_infer_open(sp_infer *infer, const sp_command *command, bool with_se
     if (r->n_val_sets > 0)
         SP_TRY(sp_resources_open_val_sets(r, &r->evaluation.sampler));
     SP_TRY(infer_open_member_nets(infer));
-    SP_TRY(sp_resources_cut(r));
-    sp_cut_print(&r->cut, r->memory.total);
+    SP_TRY(sp_resources_bound_memory(r));
+    sp_budgets_print(&r->budgets, r->memory.total);
     return SP_OK;
 }
 
@@ -380,7 +380,7 @@ sp_status sp_infer_open_net(sp_infer *infer)
 
 sp_status sp_infer_open_single(sp_infer *infer, const sp_dataset *set,
                                const sp_views *views, const sp_doubles *range,
-                               sp_single **single)
+                               sp_single_batch **single)
 {
     sp_resources *r = &infer->resources;
     const sp_loader_options options = {.set = set,
@@ -396,7 +396,7 @@ sp_status sp_infer_open_single(sp_infer *infer, const sp_dataset *set,
                                        .n_views = views->n,
                                        .range = range};
 
-    return sp_single_create(single, &options);
+    return sp_single_batch_create(single, &options);
 }
 
 /* ---- further models ---- */

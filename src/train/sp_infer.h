@@ -6,7 +6,7 @@
 
 #include <limits.h>
 
-#include "data/sp_single.h"
+#include "data/sp_single_batch.h"
 #include "train/sp_session.h"
 #include "weights/sp_weights_model.h"
 
@@ -39,10 +39,10 @@ sp_status sp_infer_open_model(sp_infer *infer, const sp_command *command,
 sp_status sp_infer_open_net(sp_infer *infer);
 /* Creates a batch of one sample as the open network reads it, in these views. set,
  * which describes the samples, views and range (eval.range, or NULL) are borrowed
- * (data/sp_single.h). Local. */
+ * (data/sp_single_batch.h). Local. */
 sp_status sp_infer_open_single(sp_infer *infer, const sp_dataset *set,
                                const sp_views *views, const sp_doubles *range,
-                               sp_single **single);
+                               sp_single_batch **single);
 /* The same halves for a further model that computes beside `first`, on its device and
  * for its command, without a folder. Close it after a failure too, before `first`;
  * close is local and reports nothing. */

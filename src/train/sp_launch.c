@@ -11,7 +11,7 @@
 #include "base/sp_file.h"
 #include "base/sp_list.h"
 #include "base/sp_log.h"
-#include "base/sp_names.h"
+#include "base/sp_word_table.h"
 #include "comm/sp_affinity.h"
 #include "comm/sp_launcher.h"
 #include "compute/sp_backend.h"
@@ -21,7 +21,7 @@ static void print_launch_help(void)
 {
     puts("usage: sptrain launch [-n N] [--dry-run] [COMMAND] [DECK] "
          "[SECTION.KEY=VALUE ...]\n");
-    sp_names_wrap(
+    sp_word_wrap(
         stdout, 0,
         "Starts the ranks of this node by " SP_MPIEXEC
         ": one for each CUDA device that is visible, or, without devices or with "

@@ -14,7 +14,7 @@
 
 typedef struct sp_member {
     sp_infer infer;
-    sp_single *single;
+    sp_single_batch *single;
     sp_dataset set; /* describes the samples to `single` */
     sp_shard source;
     int *class_of;  /* [n_classes] the first model's number of each class */
@@ -196,7 +196,7 @@ sp_status sp_members_open_nets(sp_members *m, const sp_dataset *set,
 void sp_members_close(sp_members *m)
 {
     for (int k = 0; k < m->n; k++) {
-        sp_single_destroy(m->member[k].single);
+        sp_single_batch_destroy(m->member[k].single);
         free(m->member[k].class_of);
         free(m->member[k].column_of);
         sp_infer_close_beside(&m->member[k].infer);
@@ -231,7 +231,7 @@ static sp_status members_move_columns(sp_members *m, const sp_member *k,
 
     if (!k->is_moved)
         return SP_OK;
-    SP_TRY(SP_TAKE(&m->scratch, (size_t)sample->n * (size_t)c, &to));
+    SP_TRY(SP_ALLOC(&m->scratch, (size_t)sample->n * (size_t)c, &to));
     for (int64_t i = 0; i < sample->n; i++)
         for (int j = 0; j < c; j++)
             to[i * c + j] = from[i * c + k->column_of[j]];
@@ -254,7 +254,7 @@ static sp_status members_sum(sp_members *m, const sp_member *k, sp_tensor logits
     const int c = k->infer.resources.n_classes;
     uint64_t *own;
 
-    SP_TRY(SP_TAKE(&m->scratch, (size_t)n * (size_t)c, &own));
+    SP_TRY(SP_ALLOC(&m->scratch, (size_t)n * (size_t)c, &own));
     if (n > 0)
         memset(own, 0, (size_t)n * (size_t)c * sizeof *own);
     sp_merge_view(logits,
@@ -278,12 +278,12 @@ sp_status sp_members_add(sp_members *m, int k, const sp_sample *sample, int view
     assert(member->single && stride >= r->n_classes);
     sp_arena_reset(&m->scratch);
     SP_TRY(members_move_columns(m, member, &moved));
-    SP_TRY(sp_single_fill(member->single, &moved, view));
-    SP_TRY(sp_single_use(member->single, &batch));
+    SP_TRY(sp_single_batch_fill(member->single, &moved, view));
+    SP_TRY(sp_single_batch_use(member->single, &batch));
     SP_TRY(sp_net_forward(&r->net, batch, false, &logits));
     SP_TRY(r->backend.ops->wait(&r->backend));
     SP_TRY(sp_merging_fetch(&r->backend, &m->scratch, &logits));
     SP_TRY(sp_members_check_finite(&r->graph, logits, what));
     SP_TRY(members_sum(m, member, logits, batch->row_of, sample->n, sum, stride));
-    return sp_single_recycle(member->single);
+    return sp_single_batch_recycle(member->single);
 }

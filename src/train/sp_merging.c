@@ -26,7 +26,8 @@ sp_status sp_merging_open(sp_merging *m, sp_resources *r, sp_merger_done *done,
     SP_TRY(sp_comm_agree(r->comm, rc));
     if (!m->with_blocks)
         return SP_OK;
-    rc = sp_merger_open(&m->merger, r->evaluation.set, r->n_classes, r->comm, done, arg);
+    rc =
+        sp_merger_open(&m->merger, r->evaluation.set, r->n_classes, r->comm, done, arg);
     return sp_comm_agree(r->comm, rc);
 }
 
@@ -50,8 +51,8 @@ static sp_status begin_batch(sp_merging *m, const sp_batch *batch)
     const size_t n = (size_t)batch->row_of_at[batch->n_samples];
 
     sp_arena_reset(&m->arena);
-    SP_TRY(SP_TAKE(&m->arena, n * c, &m->sum));
-    SP_TRY(SP_TAKE(&m->arena, n, &m->label));
+    SP_TRY(SP_ALLOC(&m->arena, n * c, &m->sum));
+    SP_TRY(SP_ALLOC(&m->arena, n, &m->label));
     m->kept = m->arena.used;
     memset(m->sum, 0, n * c * sizeof *m->sum);
     return SP_OK;
@@ -65,7 +66,7 @@ sp_status sp_merging_fetch(sp_backend *backend, sp_arena *arena, sp_tensor *logi
     assert(arena && logits->n >= 0);
     if (backend->ops->is_host || n == 0)
         return SP_OK;
-    SP_TRY(SP_TAKE(arena, n, &logits->data));
+    SP_TRY(SP_ALLOC(arena, n, &logits->data));
     n -= (size_t)(logits->ld - logits->c); /* the last row ends with its channels */
     return backend->ops->download(backend, logits->data, from, n * sizeof *from);
 }

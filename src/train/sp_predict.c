@@ -9,13 +9,13 @@
 #include "base/sp_log.h"
 #include "base/sp_signal.h"
 #include "checkpoint/sp_calibration.h"
-#include "comm/sp_records.h"
+#include "comm/sp_gather_buffer.h"
 #include "report/sp_progress.h"
 #include "train/sp_evaluate.h"
 #include "train/sp_infer.h"
 #include "train/sp_merging.h"
+#include "train/sp_output.h"
 #include "train/sp_predict_files.h"
-#include "train/sp_report.h"
 #include "train/sp_train.h"
 
 /* Each batch holds the samples that follow the previous batch's. Rank 0 sorts the
@@ -28,7 +28,7 @@ typedef struct sp_predictor {
     sp_predict_files files; /* their settings on every rank, the rest on rank 0 */
     sp_arena scratch;
     sp_merging merging;
-    sp_records parcels;
+    sp_gather_buffer parcels;
     char **arrived; /* rank 0: [samples of a batch] parcels, by sample; else NULL */
 } sp_predictor;
 
@@ -50,7 +50,7 @@ static sp_status begin_files(sp_predictor *p)
 static sp_status finish_files(sp_predictor *p)
 {
     SP_TRY(sp_predict_files_finish(&p->files));
-    return sp_report_predict(&p->infer.resources, p->infer.path, &p->files);
+    return sp_output_predict(&p->infer.resources, p->infer.path, &p->files);
 }
 
 static int by_sample(const void *a, const void *b)
@@ -67,7 +67,7 @@ static sp_status store_arrived(sp_predictor *p)
     char *parcel;
     size_t n = 0;
 
-    while ((parcel = sp_records_next(&p->parcels, NULL)))
+    while ((parcel = sp_gather_buffer_next(&p->parcels, NULL)))
         p->arrived[n++] = parcel;
     qsort(p->arrived, n, sizeof *p->arrived, by_sample);
     for (size_t i = 0; i < n; i++)
@@ -167,9 +167,9 @@ static sp_status predict_send(sp_predictor *p, const predicted *of, int b)
     void *parcel;
 
     if (p->merging.with_blocks)
-        SP_TRY(sp_arena_take(&p->scratch, bytes, &parcel));
+        SP_TRY(sp_arena_alloc(&p->scratch, bytes, &parcel));
     else
-        SP_TRY(sp_records_add(&p->parcels, bytes, &parcel));
+        SP_TRY(sp_gather_buffer_add(&p->parcels, bytes, &parcel));
     predict_pack(p, of, b, &head, parcel);
     return p->merging.with_blocks
                ? sp_merging_add_sample(&p->merging, of->batch, b, parcel, bytes)
@@ -188,7 +188,7 @@ static sp_status send_merged(void *arg, const sp_merger_sample *merged)
 
     assert(head->sample == merged->id);
     assert(head->n_points == merged->n_points || head->n_points == 0);
-    SP_TRY(sp_records_add(&p->parcels, merged->payload_bytes, &parcel));
+    SP_TRY(sp_gather_buffer_add(&p->parcels, merged->payload_bytes, &parcel));
     memcpy(parcel, merged->payload, merged->payload_bytes);
     label = (uint16_t *)((char *)parcel + sizeof *head + logits + 8 * head->n_points);
     for (int64_t i = 0; i < head->n_points; i++)
@@ -206,7 +206,7 @@ static sp_status predict_batch(void *arg, const sp_batch *batch)
 
     SP_TRY(sp_signal_check()); /* a large sample may have been read for long */
     sp_arena_reset(&p->scratch);
-    SP_TRY(SP_TAKE(&p->scratch, batch->n, &prediction));
+    SP_TRY(SP_ALLOC(&p->scratch, batch->n, &prediction));
     SP_TRY(sp_net_forward(&r->net, batch, false, &of.logits));
     SP_TRY(sp_net_loss(&r->net, batch, &out, NULL, prediction));
     SP_TRY(sp_evaluate_check(r, batch, prediction));
@@ -217,7 +217,7 @@ static sp_status predict_batch(void *arg, const sp_batch *batch)
     of.class = prediction;
     if (p->files.with_logits && !p->merging.is_mean)
         SP_TRY(sp_merging_fetch(&r->backend, &p->scratch, &of.logits));
-    sp_records_clear(&p->parcels);
+    sp_gather_buffer_clear(&p->parcels);
     for (int b = 0; b < batch->n_samples; b++)
         SP_TRY(predict_send(p, &of, b));
     return SP_OK;
@@ -245,7 +245,7 @@ static sp_status predict_batches(sp_predictor *p, sp_progress *progress)
         if (p->merging.with_blocks && sp_merging_is_last(&p->merging, batch))
             SP_TRY(sp_merging_exchange(&p->merging, batch));
         if (sp_merging_is_last(&p->merging, batch)) {
-            SP_TRY(sp_records_gather(&p->parcels, r->comm));
+            SP_TRY(sp_gather_buffer_gather(&p->parcels, r->comm));
             if (r->comm->rank == 0)
                 rc = store_arrived(p);
             if (batch->micro == batch->n_micro - 1)
@@ -327,6 +327,6 @@ sp_status sp_predict(const sp_command *command)
     sp_merging_destroy(&p.merging);
     free(p.arrived);
     sp_arena_destroy(&p.scratch);
-    sp_records_destroy(&p.parcels);
+    sp_gather_buffer_destroy(&p.parcels);
     return sp_infer_close(&p.infer, rc);
 }

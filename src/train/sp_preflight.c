@@ -14,7 +14,7 @@ typedef enum rate_kind { READ, COPY, REDUCE, N_RATES } rate_kind;
 
 /* One rank's row of the table. */
 typedef struct sp_flight {
-    sp_place place;       /* device -1: the rank computes on the CPU */
+    sp_place place; /* device -1: the rank computes on the CPU */
     int cores;
     double rate[N_RATES]; /* in MB/s; 0: nothing to measure, printed as - */
 } sp_flight;
@@ -116,7 +116,7 @@ static sp_status preflight_measure(sp_resources *r, sp_flight *flight)
     sp_status rc = ops->arena_create(&arena, bytes + 128, "preflight");
 
     if (rc == SP_OK)
-        rc = SP_TAKE(&arena, r->graph.n_floats, &data);
+        rc = SP_ALLOC(&arena, r->graph.n_floats, &data);
     if (rc == SP_OK)
         rc = ops->fill(&r->backend, data, 0, bytes);
     if (rc == SP_OK)

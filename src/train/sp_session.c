@@ -14,12 +14,12 @@
 #include "base/sp_signal.h"
 #include "compute/sp_transport.h"
 #include "h5/sp_h5.h"
+#include "health/sp_crash_recorder.h"
 #include "health/sp_start.h"
 #include "health/sp_watchdog.h"
-#include "health/sp_witness.h"
 #include "report/sp_live.h"
 #include "scan/scene/sp_scene.h"
-#include "train/sp_trial.h"
+#include "train/sp_wgmma_probe.h"
 
 enum { FIRST_WORD_S = 5 };
 
@@ -69,7 +69,7 @@ sp_status sp_session_open_folder(sp_session *session)
     session->run.task = strcmp(task, "train") == 0 ? "" : task;
     SP_TRY(sp_session_open_log(session));
     sp_signal_delay_abort();
-    SP_TRY(sp_witness_start(&session->witness, &session->run));
+    SP_TRY(sp_crash_recorder_start(&session->recorder, &session->run));
     SP_TRY(sp_watchdog_start(&session->watchdog, &session->run,
                              session->config->run.watchdog_s,
                              session->config->run.file_wait_s));
@@ -103,7 +103,7 @@ void sp_session_count(sp_session *session, int64_t done, int64_t total)
 void sp_session_watch(sp_session *session, const double own_s[SP_PHASE_COUNT])
 {
     sp_watchdog_step(session->watchdog, own_s);
-    sp_witness_check(session->witness);
+    sp_crash_recorder_check(session->recorder);
 }
 
 /* ---- end ---- */
@@ -132,7 +132,7 @@ static void leave_alone(sp_session *session, sp_status rc)
     sp_comm_abort(session->comm, rc);
 }
 
-void sp_session_run_alone(sp_session *session, sp_session_work *work, void *arg)
+void sp_session_run_or_abort(sp_session *session, sp_session_work *work, void *arg)
 {
     const sp_status rc = work(arg);
 
@@ -154,8 +154,8 @@ void sp_session_close(sp_session *session)
 {
     assert(!session->watchdog && "sp_session_report comes first");
     sp_run_close(&session->run);
-    sp_witness_end(session->witness);
-    session->witness = NULL;
+    sp_crash_recorder_end(session->recorder);
+    session->recorder = NULL;
 }
 
 /* ---- resources with a session ---- */
@@ -200,7 +200,7 @@ sp_status sp_resources_open(sp_resources *r, const sp_command *command,
     assert(command);
     sp_resources_begin(r, command->config, command->comm);
     r->is_predicting = strcmp(command->name, "predict") == 0;
-    r->may = (sp_liberties){.binds = true, .try_wgmma = sp_trial_wgmma};
+    r->may = (sp_liberties){.binds = true, .try_wgmma = sp_wgmma_probe};
     SP_TRY(SP_NEW(&session, 1, "a session"));
     r->session = session;
     sp_h5_keep_child(true);

@@ -14,8 +14,8 @@
  *
  * Setup is collective and agreed: a function returns the same status on all ranks
  * unless it is marked local. Within a step ranks cannot agree, since the others wait in
- * a sum for the rank that fails. Such work is run by sp_session_run_alone, which ends
- * all ranks if the work fails. (sp_comm itself calls sp_comm_abort too, when the
+ * a sum for the rank that fails. Such work is run by sp_session_run_or_abort, which
+ * ends all ranks if the work fails. (sp_comm itself calls sp_comm_abort too, when the
  * watchdog ends a wait.)
  */
 #ifndef SP_SESSION_H
@@ -24,8 +24,8 @@
 #include "api/sp_resources.h"
 #include "run/sp_run.h"
 
-struct sp_watchdog; /* health/sp_watchdog.h */
-struct sp_witness;  /* health/sp_witness.h */
+struct sp_watchdog;       /* health/sp_watchdog.h */
+struct sp_crash_recorder; /* health/sp_crash_recorder.h */
 
 /* A parsed command line and the objects that it acts on. All pointers are borrowed. */
 typedef struct sp_command {
@@ -42,18 +42,18 @@ typedef struct sp_session {
     const sp_command *command;
     /* The command's, or sp_infer's, which has the checkpoint's network. */
     const sp_config *config;
-    sp_comm *comm;                /* the command's */
-    sp_run run;                   /* zeroed, or without a folder */
-    struct sp_witness *witness;   /* NULL: no run folder */
-    struct sp_watchdog *watchdog; /* NULL: not started, or run.watchdog_s is 0 */
-    /* The sums over ranks that sp_session_run_alone abandons; borrowed or NULL. */
+    sp_comm *comm;                      /* the command's */
+    sp_run run;                         /* zeroed, or without a folder */
+    struct sp_crash_recorder *recorder; /* NULL: no run folder */
+    struct sp_watchdog *watchdog;       /* NULL: not started, or run.watchdog_s is 0 */
+    /* The sums over ranks that sp_session_run_or_abort abandons; borrowed or NULL. */
     struct sp_transport *transport;
     int64_t epoch, step; /* of the last step, from 1: for status and heartbeat */
 } sp_session;
 
 /* Collective: zeroes the session and, with_folder, opens the run folder with its lock,
- * the watchdog and the witness. Without a folder nothing is written. sp_session_close
- * follows in any case. */
+ * the watchdog and the crash recorder. Without a folder nothing is written.
+ * sp_session_close follows in any case. */
 sp_status sp_session_open(sp_session *session, const sp_command *command,
                           bool with_folder);
 /* Collective: opens the run folder of a session that was opened without it: for
@@ -70,7 +70,7 @@ sp_status sp_session_open_log(sp_session *session);
 void sp_session_beat(sp_session *session, sp_phase phase);
 void sp_session_count(sp_session *session, int64_t done, int64_t total);
 /* Local, at the end of a training step: reports this rank's own work in each phase to
- * the watchdog (sp_watchdog_step), and checks that the witness exists. */
+ * the watchdog (sp_watchdog_step), and checks that the crash recorder exists. */
 void sp_session_watch(sp_session *session, const double own_s[SP_PHASE_COUNT]);
 
 typedef sp_status sp_session_work(void *arg);
@@ -78,13 +78,14 @@ typedef sp_status sp_session_work(void *arg);
  * ranks learning of it. Returns only if it has not failed: else this rank reports the
  * failure, unless another rank does, and ends all ranks. Work that fails on all ranks
  * alike is agreed on afterwards. The resources are kept. */
-void sp_session_run_alone(sp_session *session, sp_session_work *work, void *arg);
+void sp_session_run_or_abort(sp_session *session, sp_session_work *work, void *arg);
 
 /* Local, the first part of the end: ends the watchdog, and reports a failure that was
  * agreed on (once: the failed rank writes one diagnosis on standard error, and
  * status.json). SP_OK and SP_ELIMIT are not failures. */
 void sp_session_report(sp_session *session, sp_status rc);
-/* Local, once the resources are closed: closes the run folder and ends the witness. */
+/* Local, once the resources are closed: closes the run folder and ends the crash
+ * recorder. */
 void sp_session_close(sp_session *session);
 
 /* ---- resources with a session ---- */

@@ -8,7 +8,7 @@
 #include "h5/sp_h5.h"
 #include "predict/sp_scans.h"
 #include "train/sp_evaluate.h"
-#include "train/sp_report.h"
+#include "train/sp_output.h"
 
 sp_status sp_test_check(const sp_resources *r)
 {
@@ -81,7 +81,7 @@ static sp_status evaluate_test(sp_trainer *t, sp_status (*check_stop)(void *arg)
                          sp_metrics_create(metrics, r->n_classes,
                                            sp_evaluate_parts(r, &r->evaluation))));
     SP_TRY(sp_evaluate_pass(r, metrics, check_stop, t, NULL));
-    return sp_report_test(r, metrics, isnan(t->state.best) ? "" : "best.h5", at[0],
+    return sp_output_test(r, metrics, isnan(t->state.best) ? "" : "best.h5", at[0],
                           at[1], &t->state.metrics_bytes);
 }
 

@@ -4,20 +4,20 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/sp_liveness.h"
 #include "base/sp_log.h"
 #include "base/sp_machine.h"
-#include "base/sp_pulse.h"
 #include "train/sp_trainer.h"
 
 /* Ends the part at hand and adds to its phase; returns the time. */
 static double end_part(sp_times *t)
 {
     const double now = sp_now_s();
-    sp_pulse pulse;
+    sp_liveness liveness;
     double own;
 
-    sp_pulse_read(&pulse);
-    own = now - pulse.waited_s;
+    sp_liveness_read(&liveness);
+    own = now - liveness.waited_s;
     t->part_s[t->part] += now - t->part_begin_s;
     t->phase_s[t->phase] += own - t->phase_begin_s;
     t->part_begin_s = now;
@@ -87,8 +87,7 @@ sp_status sp_times_reduce(sp_resources *r, sp_step_report *report)
     SP_TRY(times_measure_memory(&r->backend, &report->memory_bytes));
     for (int i = 0; i < N; i++)
         greatest[i] = isfinite(*value[i]) ? *value[i] : -INFINITY;
-    SP_TRY(sp_comm_allreduce(r->comm, SP_SCOPE_WORLD, greatest, N, SP_F64,
-                             SP_MAX));
+    SP_TRY(sp_comm_allreduce(r->comm, SP_SCOPE_WORLD, greatest, N, SP_F64, SP_MAX));
     for (int i = 0; i < N; i++)
         *value[i] = isfinite(greatest[i]) ? greatest[i] : NAN;
     return SP_OK;

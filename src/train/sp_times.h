@@ -7,13 +7,13 @@
  *
  * A part's time is wall-clock time. A phase (sp_heartbeat.h) is one part or more, and
  * its time is only this rank's own work, measured by a clock that stops while the rank
- * waits for others (sp_pulse.h). The watchdog uses it to name the rank that is slow.
+ * waits for others (sp_liveness.h). The watchdog uses it to name the rank that is slow.
  */
 #ifndef SP_TIMES_H
 #define SP_TIMES_H
 
-#include "run/sp_heartbeat.h"
 #include "api/sp_step.h"
+#include "run/sp_heartbeat.h"
 
 struct sp_resources;   /* train/sp_resources.h */
 struct sp_step_report; /* train/sp_trainer.h */

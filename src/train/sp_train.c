@@ -9,7 +9,7 @@
 #include "base/sp_log.h"
 #include "base/sp_signal.h"
 #include "train/sp_evaluate.h"
-#include "train/sp_report.h"
+#include "train/sp_output.h"
 #include "train/sp_resume.h"
 #include "train/sp_test.h"
 
@@ -159,7 +159,8 @@ static sp_status train_evaluate(sp_trainer *t, bool is_final, bool *is_best)
     const int every = t->session->config->run.report_every;
     const bool is_reported = every > 0 && (is_final || (t->n_evals + 1) % every == 0);
     const bool with_pictures = is_reported || t->session->config->run.pictures;
-    const bool has_average = sp_kept[SP_KEPT_EMA].is_kept(t->session->config);
+    const bool has_average =
+        sp_optim_states[SP_OPTIM_STATE_EMA].is_kept(t->session->config);
     double begin = sp_now_s();
 
     *is_best = false;
@@ -168,10 +169,10 @@ static sp_status train_evaluate(sp_trainer *t, bool is_final, bool *is_best)
     if (has_average)
         SP_TRY(evaluate_average(t));
     SP_TRY(train_evaluate_sets(t));
-    SP_TRY(sp_report_eval(&t->resources, &t->metrics, has_average ? &t->averaged : NULL,
+    SP_TRY(sp_output_eval(&t->resources, &t->metrics, has_average ? &t->averaged : NULL,
                           t->sets, NULL, &t->state.metrics_bytes));
     if (is_reported && !is_final) /* the last one is made when the end is written */
-        sp_report_renew(&t->resources);
+        sp_output_renew(&t->resources);
     t->score = sp_metrics_score(
         t->session->config->run.weights == SP_WEIGHTS_EMA ? &t->averaged : &t->metrics);
     SP_TRY(sp_resume_agree_best(t));
@@ -200,8 +201,8 @@ static sp_status end_epoch(sp_trainer *t, bool is_final, bool *is_best)
     if (rc != SP_ELIMIT)
         SP_TRY(rc);
     stop = t->must_stop || t->state.eval_due || train_is_stop_asked(t);
-    SP_TRY(sp_comm_allreduce(t->session->comm, SP_SCOPE_WORLD, &stop, 1, SP_I64,
-                             SP_MAX));
+    SP_TRY(
+        sp_comm_allreduce(t->session->comm, SP_SCOPE_WORLD, &stop, 1, SP_I64, SP_MAX));
     t->must_stop = stop;
     return SP_OK;
 }
@@ -238,7 +239,7 @@ static sp_status log_step(sp_trainer *t, sp_step_report *report)
         return SP_OK;
     SP_TRY(sp_times_reduce(&t->resources, report));
     t->memory_bytes = report->memory_bytes;
-    return sp_report_step(t, report);
+    return sp_output_step(t, report);
 }
 
 /* A step and its line of the log; the ranks wait for each other in both. */
@@ -253,7 +254,7 @@ static sp_status train_and_log(void *arg)
 
     SP_TRY(train_step(work->trainer, &work->report));
     SP_TRY(log_step(work->trainer, &work->report));
-    sp_report_live(work->trainer, &work->report);
+    sp_output_live(work->trainer, &work->report);
     return SP_OK;
 }
 
@@ -279,13 +280,13 @@ static sp_status train_run_steps(sp_trainer *t)
     if (t->state.eval_due)
         SP_TRY(between_steps(t, true));
     while (!sp_resume_is_complete(t)) {
-        sp_session_run_alone(t->session, train_and_log, &work);
+        sp_session_run_or_abort(t->session, train_and_log, &work);
         SP_TRY(check_numbers(t));
         sp_resume_poll(t);
         if (t->state.step % REPLICA_STEPS == 0)
             SP_TRY(sp_trainer_check_replicas(t));
         if (work.report.is_end || sp_resume_is_complete(t))
-            SP_TRY(sp_report_epoch(t, &work.report));
+            SP_TRY(sp_output_epoch(t, &work.report));
         SP_TRY(between_steps(t, work.report.is_end));
     }
     return SP_OK;
@@ -317,7 +318,7 @@ static sp_status run_unless_done(sp_trainer *t)
         SP_TRY(sp_trainer_begin(t));
         SP_TRY(train_run_steps(t));
         SP_TRY(sp_test_run(t, train_check_stop));
-        return sp_report_end(t, "done", "");
+        return sp_output_end(t, "done", "");
     }
     sp_log_info("%s: finished at step %lld; raise train.epochs or train.steps to go on",
                 s->run.dir, (long long)t->state.step);
@@ -332,7 +333,7 @@ sp_status sp_train(const sp_command *command)
     if (rc == SP_OK)
         rc = run_unless_done(&t);
     if (rc == SP_ELIMIT) {
-        sp_status end = sp_report_end(&t, "stopped", sp_error_last()->message);
+        sp_status end = sp_output_end(&t, "stopped", sp_error_last()->message);
         rc = end == SP_OK ? rc : end;
     }
     /* The results are in the run folder, so lost terminal output is only a warning. */

@@ -6,15 +6,15 @@
  *                        loaders                      (train/sp_resources.h)
  *                        sp_resume_begin: fresh, init_from or checkpoint
  *                                                                   (sp_resume.c)
- *                        sp_resources_cut: micro-batches that fit the memory
- *       each step:     sp_session_run_alone --> sp_step_run    (train/sp_step.c)
- *                                           --> sp_report_step      (sp_report.c)
- *       between steps: sp_evaluate_pass --> sp_report_eval        (sp_evaluate.c)
+ *                        sp_resources_bound_memory: micro-batches that fit the memory
+ *       each step:     sp_session_run_or_abort --> sp_step_run    (train/sp_step.c)
+ *                                           --> sp_output_step      (sp_output.c)
+ *       between steps: sp_evaluate_pass --> sp_output_eval        (sp_evaluate.c)
  *                      sp_resume_save --> saver thread          (run/sp_saver.h)
- *       end:           sp_report_end, sp_trainer_close
+ *       end:           sp_output_end, sp_trainer_close
  *
  * Within a step a rank that fails cannot inform the others, so it ends all of them
- * (sp_session_run_alone). Between steps they agree. eval and predict open the same
+ * (sp_session_run_or_abort). Between steps they agree. eval and predict open the same
  * resources by sp_infer_open (sp_infer.c).
  *
  * All commands are collective. They report their own failures and return the exit

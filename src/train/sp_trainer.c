@@ -4,12 +4,12 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/sp_liveness.h"
 #include "base/sp_log.h"
-#include "base/sp_pulse.h"
 #include "h5/sp_h5.h"
 #include "run/sp_saver.h"
 #include "train/sp_evaluate.h"
-#include "train/sp_report.h"
+#include "train/sp_output.h"
 #include "train/sp_resume.h"
 #include "train/sp_test.h"
 
@@ -26,7 +26,7 @@ static sp_status trainer_open_evaluation(sp_trainer *t)
     SP_TRY(sp_resources_open_evaluation(r));
     rc = sp_metrics_create(&t->metrics, r->n_classes,
                            sp_evaluate_parts(r, &r->evaluation));
-    if (rc == SP_OK && sp_kept[SP_KEPT_EMA].is_kept(t->session->config))
+    if (rc == SP_OK && sp_optim_states[SP_OPTIM_STATE_EMA].is_kept(t->session->config))
         rc = sp_metrics_create(&t->averaged, r->n_classes,
                                sp_evaluate_parts(r, &r->evaluation));
     SP_TRY(sp_comm_agree(t->session->comm, rc));
@@ -54,7 +54,7 @@ sp_status sp_trainer_open(sp_trainer *t, const sp_command *command)
     SP_TRY(rc);
     SP_TRY(sp_resources_open_device(r));
     SP_TRY(sp_resources_open_transport(r));
-    sp_report_machine(r);
+    sp_output_machine(r);
     SP_TRY(sp_session_open_data(r, true, true));
     SP_TRY(sp_resources_check_labels(r));
     SP_TRY(sp_comm_agree(t->session->comm, sp_resources_check_mixing(r)));
@@ -65,7 +65,9 @@ sp_status sp_trainer_open(sp_trainer *t, const sp_command *command)
     SP_TRY(trainer_open_evaluation(t));
     SP_TRY(sp_resume_begin(t));
     set_plan(t);
-    return sp_resume_is_complete(t) && !t->state.eval_due ? SP_OK : sp_resources_cut(r);
+    return sp_resume_is_complete(t) && !t->state.eval_due
+               ? SP_OK
+               : sp_resources_bound_memory(r);
 }
 
 sp_status sp_trainer_begin(sp_trainer *t)
@@ -76,10 +78,10 @@ sp_status sp_trainer_begin(sp_trainer *t)
     t->first_epoch = t->state.at.epoch;
     sp_h5_keep_child(false); /* all files are open */
     SP_TRY(sp_loader_seek(r->loader, t->state.at));
-    SP_TRY(sp_report_start(t));
-    sp_report_header(t);
-    SP_TRY(sp_report_notes(r, &r->sampler));
-    sp_cut_print(&r->cut, r->memory.total);
+    SP_TRY(sp_output_start(t));
+    sp_output_header(t);
+    SP_TRY(sp_output_notes(r, &r->sampler));
+    sp_budgets_print(&r->budgets, r->memory.total);
     SP_TRY(sp_trainer_check_replicas(t)); /* compares the weights as loaded */
     sp_resume_prepare(t);
     return SP_OK;
@@ -133,14 +135,14 @@ double sp_trainer_left_s(const sp_trainer *t)
 sp_status sp_trainer_check_replicas(sp_trainer *t)
 {
     const double begin = sp_now_s();
-    sp_pulse before, after;
+    sp_liveness before, after;
     sp_status rc;
 
     if (t->session->comm->size == 1)
         return SP_OK;
-    sp_pulse_read(&before);
+    sp_liveness_read(&before);
     rc = sp_resources_check_replicas(&t->resources, t->state.step);
-    sp_pulse_read(&after);
+    sp_liveness_read(&after);
     t->replica_s += sp_now_s() - begin - (after.waited_s - before.waited_s);
     return rc;
 }

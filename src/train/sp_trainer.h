@@ -4,16 +4,16 @@
  *     sp_trainer.c    set-up and end; resources for the steps
  *     sp_times.h      the times of a step
  *     sp_resume.h     the beginning of a run, and its checkpoints
- *     sp_report.h     console and metrics.jsonl
+ *     sp_output.h     console and metrics.jsonl
  */
 #ifndef SP_TRAINER_H
 #define SP_TRAINER_H
 
-#include "net/sp_metrics.h"
-#include "checkpoint/sp_checkpoint.h"
-#include "train/sp_session.h"
 #include "api/sp_step.h"
+#include "checkpoint/sp_checkpoint.h"
+#include "net/sp_metrics.h"
 #include "report/sp_progress.h"
+#include "train/sp_session.h"
 #include "train/sp_times.h"
 
 /* The report of one optimizer step. */
@@ -34,9 +34,9 @@ typedef struct sp_step_report {
 
 typedef struct sp_trainer {
     sp_resources resources;
-    sp_session *session;            /* the resources' session */
-    sp_metrics metrics;             /* results of the latest evaluation */
-    sp_metrics averaged;            /* with train.ema: the averaged weights' */
+    sp_session *session; /* the resources' session */
+    sp_metrics metrics;  /* results of the latest evaluation */
+    sp_metrics averaged; /* with train.ema: the averaged weights' */
     sp_metrics *sets; /* [n_val_sets] of data.val_sets; NULL: there are no such sets */
     sp_times times;
     /* Rank 0, from the first step on; else NULL (sp_resume.h). */

@@ -16,12 +16,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/sp_file.h"
-#include "base/sp_log.h"
-#include "h5/sp_h5.h"
 #include "base/sp_fault.h"
+#include "base/sp_file.h"
 #include "base/sp_list.h"
+#include "base/sp_log.h"
 #include "base/sp_signal.h"
+#include "h5/sp_h5.h"
 #include "scan/sp_scan.h"
 #include "vox/vox.h"
 #include "vox/vox_options.h"
@@ -45,13 +45,12 @@ static const sp_option option_table[] = {
 static void apply_print_help(void)
 {
     puts("usage: spvox apply PREDICTIONS... SCAN --out FILE [--map LIST]\n");
-    sp_names_wrap(
-        stdout, 0,
-        "Writes the classes that sptrain predict gave the points (shards made "
-        "with --points) onto the scan. The ending of FILE says how:\n");
+    sp_word_wrap(stdout, 0,
+                 "Writes the classes that sptrain predict gave the points (shards made "
+                 "with --points) onto the scan. The ending of FILE says how:\n");
     sp_scan_print_outputs(stdout);
     puts("\noptions");
-    sp_names_print(SP_NAMES(option_table), stdout);
+    sp_word_table_print(SP_WORD_TABLE(option_table), stdout);
 }
 
 /* The content of one file of predictions. */
@@ -432,7 +431,7 @@ sp_status vox_apply(int argc, char **argv, sp_comm *comm)
     assert(argc >= 1 && argv && comm);
     if (!o)
         return SP_FAIL(SP_EMEM, "no memory for options");
-    rc = vox_options_read(o, argc, argv, SP_NAMES(option_table));
+    rc = vox_options_read(o, argc, argv, SP_WORD_TABLE(option_table));
     o->threads = comm->node_cores; /* the other ranks wait */
     if (rc == SP_OK && o->is_help) {
         if (comm->rank == 0)

@@ -16,10 +16,10 @@
 #include <string.h>
 
 #include "base/sp_log.h"
-#include "base/sp_names.h"
 #include "base/sp_number.h"
 #include "base/sp_signal.h"
 #include "base/sp_text.h"
+#include "base/sp_word_table.h"
 #include "compute/sp_plan.h"
 #include "data/sp_shard.h"
 #include "scan/sp_gridding.h"
@@ -57,11 +57,11 @@ static const sp_option option_table[] = {
 static void bank_print_help(void)
 {
     puts("usage: spvox bank --out FILE --classes A,B,... [OPTIONS] SHARD...\n");
-    sp_names_wrap(stdout, 0,
-                  "Finds the objects of rare classes in shards: voxels of one class "
-                  "that touch each other. Each becomes a sample of one shard, which "
-                  "augment.paste of sptrain takes.\n");
-    sp_names_print(SP_NAMES(option_table), stdout);
+    sp_word_wrap(stdout, 0,
+                 "Finds the objects of rare classes in shards: voxels of one class "
+                 "that touch each other. Each becomes a sample of one shard, which "
+                 "augment.paste of sptrain takes.\n");
+    sp_word_table_print(SP_WORD_TABLE(option_table), stdout);
 }
 
 /* ---- classes ---- */
@@ -427,7 +427,7 @@ sp_status vox_bank(int argc, char **argv, sp_comm *comm)
     int n;
 
     assert(argc >= 1 && argv && comm);
-    SP_TRY(sp_options_read(&b, SP_NAMES(option_table), "spvox", argc, argv, &n));
+    SP_TRY(sp_options_read(&b, SP_WORD_TABLE(option_table), "spvox", argc, argv, &n));
     if (b.is_help) {
         if (comm->rank == 0)
             bank_print_help();

@@ -12,8 +12,8 @@
 #include "base/sp_json.h"
 #include "base/sp_list.h"
 #include "base/sp_log.h"
+#include "base/sp_serial.h"
 #include "base/sp_text.h"
-#include "base/sp_wire.h"
 #include "vox/vox.h"
 
 enum { NAME_CELL = 4096, CONFUSION_MOST = 20 /* classes of a printed confusion */ };
@@ -77,55 +77,55 @@ static const sp_option option_table[] = {
 static void compare_print_help(void)
 {
     puts("usage: spvox compare [OPTIONS] A B\n");
-    sp_names_wrap(stdout, 0,
-                  "Compares the classes of the same points in two scans, or in two "
-                  "folders of scans: A is the truth, B is judged. Files may be LAS, "
-                  "LAZ, PLY, PCD, .label of SemanticKITTI, .npy (also one dimension of "
-                  "classes) and text. Prints IoU, precision, recall and F1 of each "
-                  "class, mean IoU, accuracy, Cohen's kappa and the confusion, of each "
-                  "file and of all points together. Files of a folder are divided over "
-                  "the ranks.\n");
-    sp_names_print(SP_NAMES(option_table), stdout);
+    sp_word_wrap(stdout, 0,
+                 "Compares the classes of the same points in two scans, or in two "
+                 "folders of scans: A is the truth, B is judged. Files may be LAS, "
+                 "LAZ, PLY, PCD, .label of SemanticKITTI, .npy (also one dimension of "
+                 "classes) and text. Prints IoU, precision, recall and F1 of each "
+                 "class, mean IoU, accuracy, Cohen's kappa and the confusion, of each "
+                 "file and of all points together. Files of a folder are divided over "
+                 "the ranks.\n");
+    sp_word_table_print(SP_WORD_TABLE(option_table), stdout);
 }
 
 /* ---- work of all ranks ---- */
 
-static void share_pairs(sp_wire *wire, vox_file_pair **pair, int *n)
+static void share_pairs(sp_serial *serial, vox_file_pair **pair, int *n)
 {
     int64_t count = *n;
 
-    sp_wire_count(wire, &count, 3);
-    if (wire->is_reading && wire->rc == SP_OK) {
+    sp_serial_count(serial, &count, 3);
+    if (serial->is_reading && serial->rc == SP_OK) {
         *n = (int)count;
         *pair = calloc((size_t)count + 1, sizeof **pair);
         if (!*pair)
-            wire->rc = SP_FAIL(SP_EMEM, "no memory for names");
+            serial->rc = SP_FAIL(SP_EMEM, "no memory for names");
     }
-    for (int i = 0; i < *n && wire->rc == SP_OK; i++) {
-        sp_wire_text(wire, &(*pair)[i].a);
-        sp_wire_text(wire, &(*pair)[i].b);
-        sp_wire_text(wire, &(*pair)[i].name);
+    for (int i = 0; i < *n && serial->rc == SP_OK; i++) {
+        sp_serial_text(serial, &(*pair)[i].a);
+        sp_serial_text(serial, &(*pair)[i].b);
+        sp_serial_text(serial, &(*pair)[i].name);
     }
 }
 
 /* Lists the files on rank 0, for all ranks. */
 static sp_status compare_list(sp_comm *comm, char **path, vox_file_pair **pair, int *n)
 {
-    sp_wire wire = {0};
+    sp_serial serial = {0};
     sp_status rc;
 
     if (comm->rank == 0) {
-        wire.rc = vox_compare_list(path[0], path[1], pair, n);
-        if (wire.rc == SP_OK)
-            share_pairs(&wire, pair, n);
+        serial.rc = vox_compare_list(path[0], path[1], pair, n);
+        if (serial.rc == SP_OK)
+            share_pairs(&serial, pair, n);
     }
-    rc = sp_comm_bcast_wire(comm, &wire);
+    rc = sp_comm_bcast_serial(comm, &serial);
     if (rc == SP_OK && comm->rank > 0) {
-        wire.is_reading = true;
-        share_pairs(&wire, pair, n);
-        rc = wire.rc;
+        serial.is_reading = true;
+        share_pairs(&serial, pair, n);
+        rc = serial.rc;
     }
-    free(wire.data);
+    free(serial.data);
     return sp_comm_agree(comm, rc);
 }
 
@@ -372,7 +372,7 @@ sp_status vox_compare(int argc, char **argv, sp_comm *comm)
     o->least_miou = -1;
     o->threads = comm->node_cores / comm->local_size;
     memset(o->map.map.class_of, 0xff, sizeof o->map.map.class_of);
-    rc = sp_options_read(o, SP_NAMES(option_table), "spvox", argc, argv, &n_words);
+    rc = sp_options_read(o, SP_WORD_TABLE(option_table), "spvox", argc, argv, &n_words);
     if (rc == SP_OK && o->is_help) {
         if (comm->rank == 0)
             compare_print_help();

@@ -23,11 +23,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/sp_fault.h"
 #include "base/sp_file.h"
+#include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "compute/sp_backend.h"
-#include "base/sp_fault.h"
-#include "base/sp_list.h"
 #include "report/sp_progress.h"
 #include "vox/vox.h"
 #include "vox/vox_blocks.h"
@@ -120,8 +120,8 @@ static void convert_print_help(void)
          "Turns scans into voxel shards PREFIX-00000-of-0000N.h5. Reads\n");
     sp_scan_print_formats(stdout);
     puts("\noptions");
-    sp_names_print(SP_NAMES(option_table), stdout);
-    sp_names_wrap(
+    sp_word_table_print(SP_WORD_TABLE(option_table), stdout);
+    sp_word_wrap(
         stdout, 0,
         "\nA column that is the same everywhere is stored with mean 0 and std 1, so "
         "that normalizing leaves it as it is. If the source lacks an attribute, the "
@@ -567,7 +567,7 @@ sp_status vox_convert(int argc, char **argv, sp_comm *comm)
         free(c.codes);
         return SP_FAIL(SP_EMEM, "no memory for options");
     }
-    rc = vox_options_read(options, argc, argv, SP_NAMES(option_table));
+    rc = vox_options_read(options, argc, argv, SP_WORD_TABLE(option_table));
     options->sweeps = options->poses ? &c.sweeps : NULL;
     options->threads = comm->node_cores / comm->local_size;
     if (rc == SP_OK && options->is_help) {

@@ -10,8 +10,8 @@
 
 #include "base/sp_list.h"
 #include "base/sp_log.h"
-#include "base/sp_names.h"
 #include "base/sp_text.h"
+#include "base/sp_word_table.h"
 #include "data/sp_shard.h"
 #include "predict/sp_scans.h"
 #include "scan/sp_gridding.h"
@@ -48,12 +48,12 @@ static const sp_option option_table[] = {
 static void info_print_help(void)
 {
     puts("usage: spvox info [--samples] SHARD...\n");
-    sp_names_wrap(stdout, 0,
-                  "Reads voxel shards (files or patterns of one data set), checks "
-                  "everything in them and prints samples, voxels, class histogram, "
-                  "feature ranges, how scans became samples, and cost per sample: "
-                  "voxels at strides 1 to 16 and pairs of a 3x3x3 kernel.\n");
-    sp_names_print(SP_NAMES(option_table), stdout);
+    sp_word_wrap(stdout, 0,
+                 "Reads voxel shards (files or patterns of one data set), checks "
+                 "everything in them and prints samples, voxels, class histogram, "
+                 "feature ranges, how scans became samples, and cost per sample: "
+                 "voxels at strides 1 to 16 and pairs of a 3x3x3 kernel.\n");
+    sp_word_table_print(SP_WORD_TABLE(option_table), stdout);
 }
 
 static sp_status info_allocate(info *in)
@@ -435,7 +435,7 @@ sp_status vox_info(int argc, char **argv, sp_comm *comm)
     int n;
 
     assert(argc >= 1 && argv && comm);
-    SP_TRY(sp_options_read(&in, SP_NAMES(option_table), "spvox", argc, argv, &n));
+    SP_TRY(sp_options_read(&in, SP_WORD_TABLE(option_table), "spvox", argc, argv, &n));
     if (in.is_help) {
         if (comm->rank == 0)
             info_print_help();

@@ -290,7 +290,7 @@ sp_scan_options vox_scan_options(const vox_options *o)
             o->is_window || (o->has_bounds && !o->with_points) ? o->bounds : NULL};
 }
 
-sp_status vox_options_read(vox_options *o, int argc, char **argv, sp_names table)
+sp_status vox_options_read(vox_options *o, int argc, char **argv, sp_word_table table)
 {
     assert(o && argc >= 1 && argv);
     *o = (vox_options){.shards = 1,
@@ -323,17 +323,20 @@ sp_status vox_options_check_sweeps(vox_options *o)
 {
     assert(o);
     if (!o->poses && (o->n_sweeps > 0 || o->with_sweep_labels))
-        return SP_FAIL(SP_EUSAGE, "--sweep%s: --poses is missing, which joins the scans",
+        return SP_FAIL(SP_EUSAGE,
+                       "--sweep%s: --poses is missing, which joins the scans",
                        o->n_sweeps > 0 ? "s" : "-labels");
     if (!o->poses)
         return SP_OK;
     if (o->n_sweeps == 0)
-        return SP_FAIL(SP_EUSAGE, "--poses %s: --sweeps N is missing, the number of scans "
-                                  "that a sample joins",
+        return SP_FAIL(SP_EUSAGE,
+                       "--poses %s: --sweeps N is missing, the number of scans "
+                       "that a sample joins",
                        o->poses);
     if (o->block > 0)
         return SP_FAIL(SP_EUSAGE,
-                       "--poses %s: samples are whole scans, without --block", o->poses);
+                       "--poses %s: samples are whole scans, without --block",
+                       o->poses);
     o->sweeps->poses = o->poses;
     for (int f = 0; f < o->n_features; f++)
         if (strcmp(o->feature[f].name, SP_RECIPE_AGE) == 0)

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/sp_names.h"
+#include "base/sp_word_table.h"
 #include "scan/sp_scan.h"
 
 enum {
@@ -67,7 +67,7 @@ typedef struct vox_options {
      * are in its blocks too (vox_spill.h), found by extent [n_inputs]; borrowed. */
     double buffer;
     const vox_extent *extent;
-    const char *rims; /* prefix of temporary files (vox_rim.h); NULL: not wanted */
+    const char *rims;  /* prefix of temporary files (vox_rim.h); NULL: not wanted */
     int64_t alignment; /* of blocks, in voxels, above 0 (sp_recipe.alignment) */
     bool has_bounds, with_points;
     /* --poses and --sweeps: each sample is a scan with the n_sweeps - 1 scans before it
@@ -76,12 +76,12 @@ typedef struct vox_options {
     int64_t n_sweeps;
     bool with_sweep_labels;    /* the earlier scans' labels count in voxels too */
     struct vox_sweeps *sweeps; /* the table of poses; borrowed */
-    int ignore_conflicts; /* 0: the majority's label; 1: no label */
-    double bounds[4];     /* x0 y0 x1 y1, x1 and y1 excluded */
+    int ignore_conflicts;      /* 0: the majority's label; 1: no label */
+    double bounds[4];          /* x0 y0 x1 y1, x1 and y1 excluded */
     /* The blocks are those of the whole scan, as its header has it, and rows outside
      * the bounds count as rows without a point. */
     bool is_window;
-    bool has_missing;     /* `missing` replaces attributes that are not finite */
+    bool has_missing; /* `missing` replaces attributes that are not finite */
     double missing;
     int n_features; /* 0: --features was not given */
     vox_feature feature[VOX_MAX_FEATURES];
@@ -90,9 +90,9 @@ typedef struct vox_options {
     const char *left_out;
     vox_map map;
     int n_inputs;
-    char **input;            /* pointers into argv, and into list_text */
-    const char *list;        /* --list: a file of further inputs; NULL: not given */
-    char *list_text;         /* its text, and the inputs of both, malloc'd; or NULL */
+    char **input;     /* pointers into argv, and into list_text */
+    const char *list; /* --list: a file of further inputs; NULL: not given */
+    char *list_text;  /* its text, and the inputs of both, malloc'd; or NULL */
     char **list_input;
     int threads;             /* of this rank that read and write compressed scans */
     bool with_degrees;       /* coordinates in degree are accepted */
@@ -105,7 +105,8 @@ typedef struct vox_options {
 
 /* Reads the command line. argv[0] is the command's name, `table` has the options that
  * it accepts (sp_option). SP_EUSAGE; SP_EMEM. Destroy after failure too. */
-sp_status vox_options_read(vox_options *options, int argc, char **argv, sp_names table);
+sp_status vox_options_read(vox_options *options, int argc, char **argv,
+                           sp_word_table table);
 /* Adds the lines of --list to the inputs. SP_EUSAGE: it cannot be read, or is empty;
  * SP_EMEM. */
 sp_status vox_options_read_list(vox_options *options);

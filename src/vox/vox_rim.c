@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/sp_file.h"
-#include "base/sp_pulse.h"
+#include "base/sp_liveness.h"
 #include "vox/vox_cloud.h"
 
 #define UNFINISHED ".new"
@@ -44,7 +44,7 @@ static sp_status rim_read(rim *r, int64_t bytes, vox_rim_take *take, void *arg)
 
         SP_TRY(sp_file_read_at(r->fd, r->path, r->rows, n, r->at));
         r->at += (int64_t)n;
-        sp_pulse_beat();
+        sp_liveness_count();
         SP_TRY(vox_options_check_stop(r->options));
         for (size_t i = 0; i < n / sizeof *r->rows; i += r->row)
             SP_TRY(take(arg, r->rows + i, r->rows + i + 3));
@@ -154,7 +154,7 @@ static sp_status rim_read_input(rim *r, const vox_rim_part *p, vox_rim_take *tak
     SP_TRY_GOTO(rc, sp_scan_limit(scan, p->part, p->n_parts), end);
     do {
         SP_TRY_GOTO(rc, sp_scan_next(scan, SP_SCAN_BLOCK, &points), end);
-        sp_pulse_beat();
+        sp_liveness_count();
         SP_TRY_GOTO(rc, vox_options_check_stop(r->options), end);
         rim_add(r, &points);
         for (int64_t i = 0; rc == SP_OK && i < points.n; i++)

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "base/sp_log.h"
-#include "base/sp_names.h"
+#include "base/sp_word_table.h"
 #include "scan/scene/sp_scene.h"
 
 /* The options of spvox scene; extent 0 and seed -1 if they are not given. */
@@ -38,13 +38,13 @@ static const sp_option option_table[] = {
 static void scene_print_help(void)
 {
     puts("usage: spvox scene --out PREFIX --samples N --extent M --seed S [OPTIONS]\n");
-    sp_names_wrap(
+    sp_word_wrap(
         stdout, 0,
         "Makes labelled airborne-like scenes: terrain, buildings with roofs, trees, "
         "vehicles and power lines, seen by a scanner with occlusion, noise and "
         "intensity. Sample i depends on seed, extent and voxel size only, whatever the "
         "number of samples, shards or ranks.\n");
-    sp_names_print(SP_NAMES(option_table), stdout);
+    sp_word_table_print(SP_WORD_TABLE(option_table), stdout);
 }
 
 static sp_status read_arguments(int argc, char **argv, arguments *a)
@@ -52,7 +52,8 @@ static sp_status read_arguments(int argc, char **argv, arguments *a)
     int n_words;
 
     *a = (arguments){.shards = 1, .seed = -1};
-    SP_TRY(sp_options_read(a, SP_NAMES(option_table), "spvox", argc, argv, &n_words));
+    SP_TRY(
+        sp_options_read(a, SP_WORD_TABLE(option_table), "spvox", argc, argv, &n_words));
     if (a->is_help)
         return SP_OK;
     if (n_words > 0)

@@ -24,8 +24,8 @@
 #include "base/sp_crc.h"
 #include "base/sp_file.h"
 #include "base/sp_list.h"
+#include "base/sp_liveness.h"
 #include "base/sp_log.h"
-#include "base/sp_pulse.h"
 #include "compute/sp_backend.h"
 #include "report/sp_progress.h"
 #include "scan/sp_gridding.h"
@@ -120,7 +120,7 @@ static sp_status each_point(vox_cutter *c, const char *what,
         n_read += c->points.n;
         if (!c->options->is_quiet)
             sp_progress_at(&c->progress, n_read, "%s", sp_scan_path(c->scan));
-        sp_pulse_beat();
+        sp_liveness_count();
         SP_TRY(vox_options_check_stop(c->options));
         SP_TRY(each_of(c, take));
     } while (c->points.n > 0);

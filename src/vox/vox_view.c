@@ -56,12 +56,12 @@ static const sp_option option_table[] = {
 static void view_print_help(void)
 {
     puts("usage: spvox view FILE [PREDICTIONS] [OPTIONS] -o PICTURE.png\n");
-    sp_names_wrap(
+    sp_word_wrap(
         stdout, 0,
         "Draws a sample of a shard, its predictions (the file of the same name "
         "that sptrain predict wrote), or a raw scan, shaded by depth, with "
         "legend and scale bar.\n");
-    sp_names_print(SP_NAMES(option_table), stdout);
+    sp_word_table_print(SP_WORD_TABLE(option_table), stdout);
 }
 
 /* ---- colours ---- */
@@ -391,7 +391,7 @@ sp_status vox_view(int argc, char **argv, sp_comm *comm)
     SP_TRY(SP_NEW(&a, 1, "the options"));
     a->load.sample = -1;
     memset(a->load.map.class_of, 0xff, sizeof a->load.map.class_of);
-    rc = sp_options_read(a, SP_NAMES(option_table), "spvox", argc, argv, &n);
+    rc = sp_options_read(a, SP_WORD_TABLE(option_table), "spvox", argc, argv, &n);
     if (rc == SP_OK && a->is_help) {
         if (comm->rank == 0)
             view_print_help();

@@ -145,18 +145,18 @@ static sp_status check_model(const sp_weights_model *m, const packed_header *h)
 static sp_status read_header(const packed_parts *p, packed_header *h,
                              sp_weights_model *m)
 {
-    sp_wire wire = {.data = (unsigned char *)p->file + SP_PACKED_HEAD,
-                    .size = p->header_bytes,
-                    .is_reading = true};
+    sp_serial serial = {.data = (unsigned char *)p->file + SP_PACKED_HEAD,
+                        .size = p->header_bytes,
+                        .is_reading = true};
 
     snprintf(m->path, sizeof m->path, "%s", p->path);
-    sp_packed_wire_header(&wire, h, m);
-    if (wire.rc == SP_EDATA || (wire.rc == SP_OK && wire.at != wire.size))
+    sp_packed_serialize_header(&serial, h, m);
+    if (serial.rc == SP_EDATA || (serial.rc == SP_OK && serial.at != serial.size))
         return SP_FAIL(SP_EDATA,
                        "%s: header, byte %zu: it ends too early, or has a length that "
                        "cannot be; export the model again if another version wrote it",
-                       p->path, SP_PACKED_HEAD + wire.at);
-    SP_TRY(wire.rc);
+                       p->path, SP_PACKED_HEAD + serial.at);
+    SP_TRY(serial.rc);
     return check_model(m, h);
 }
 

@@ -17,36 +17,37 @@ void sp_packed_free_header(packed_header *h)
     memset(h, 0, sizeof *h);
 }
 
-static void wire_row(sp_wire *wire, packed_row *row)
+static void serialize_row(sp_serial *serial, packed_row *row)
 {
-    sp_wire_text(wire, &row->name);
-    sp_wire_bytes(wire, &row->type, sizeof row->type);
-    sp_wire_bytes(wire, &row->n_dims, sizeof row->n_dims);
-    sp_wire_bytes(wire, row->dim, sizeof row->dim);
+    sp_serial_text(serial, &row->name);
+    sp_serial_bytes(serial, &row->type, sizeof row->type);
+    sp_serial_bytes(serial, &row->n_dims, sizeof row->n_dims);
+    sp_serial_bytes(serial, row->dim, sizeof row->dim);
 }
 
-void sp_packed_wire_header(sp_wire *wire, packed_header *h, sp_weights_model *m)
+void sp_packed_serialize_header(sp_serial *serial, packed_header *h,
+                                sp_weights_model *m)
 {
-    sp_wire_text(wire, &h->program);
-    sp_wire_text(wire, &h->source);
-    sp_wire_bytes(wire, &m->state.step, sizeof m->state.step);
-    sp_wire_bytes(wire, &m->state.at.epoch, sizeof m->state.at.epoch);
-    sp_wire_bytes(wire, &m->state.at.position, sizeof m->state.at.position);
-    sp_wire_bytes(wire, &m->state.samples_seen, sizeof m->state.samples_seen);
-    sp_wire_bytes(wire, &m->state.best, sizeof m->state.best);
-    sp_wire_bytes(wire, &h->precision, sizeof h->precision);
-    sp_wire_text(wire, &m->state.deck);
-    sp_normalization_wire(wire, &m->norm);
-    sp_wire_count(wire, &h->n_rows, SP_PACKED_LEAST_ROW);
-    if (wire->is_reading && wire->rc == SP_OK)
+    sp_serial_text(serial, &h->program);
+    sp_serial_text(serial, &h->source);
+    sp_serial_bytes(serial, &m->state.step, sizeof m->state.step);
+    sp_serial_bytes(serial, &m->state.at.epoch, sizeof m->state.at.epoch);
+    sp_serial_bytes(serial, &m->state.at.position, sizeof m->state.at.position);
+    sp_serial_bytes(serial, &m->state.samples_seen, sizeof m->state.samples_seen);
+    sp_serial_bytes(serial, &m->state.best, sizeof m->state.best);
+    sp_serial_bytes(serial, &h->precision, sizeof h->precision);
+    sp_serial_text(serial, &m->state.deck);
+    sp_normalization_serialize(serial, &m->norm);
+    sp_serial_count(serial, &h->n_rows, SP_PACKED_LEAST_ROW);
+    if (serial->is_reading && serial->rc == SP_OK)
         h->row = calloc((size_t)h->n_rows + 1, sizeof *h->row);
-    if (wire->rc == SP_OK && !h->row)
-        wire->rc = SP_FAIL(SP_EMEM, "no memory for the header");
-    for (int64_t i = 0; i < h->n_rows && wire->rc == SP_OK; i++)
-        wire_row(wire, &h->row[i]);
+    if (serial->rc == SP_OK && !h->row)
+        serial->rc = SP_FAIL(SP_EMEM, "no memory for the header");
+    for (int64_t i = 0; i < h->n_rows && serial->rc == SP_OK; i++)
+        serialize_row(serial, &h->row[i]);
     /* Models of earlier versions, and models without a calibration, end here. */
-    if (wire->is_reading ? wire->at < wire->size : m->norm.calibration != NULL)
-        sp_calibration_wire(wire, &m->norm.calibration);
+    if (serial->is_reading ? serial->at < serial->size : m->norm.calibration != NULL)
+        sp_calibration_serialize(serial, &m->norm.calibration);
 }
 
 packed_type sp_packed_type_of(const sp_graph *graph, const sp_param *p,

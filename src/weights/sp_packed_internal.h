@@ -2,7 +2,7 @@
 #ifndef SP_PACKED_INTERNAL_H
 #define SP_PACKED_INTERNAL_H
 
-#include "base/sp_wire.h"
+#include "base/sp_serial.h"
 #include "weights/sp_packed.h"
 
 #define SP_PACKED_MAGIC "SPMODEL1"
@@ -31,7 +31,8 @@ typedef struct packed_header {
 
 /* Writes the header to bytes, or reads it. The caller frees a header that was read
  * (sp_packed_free_header, sp_weights_model_close), after a failure too. */
-void sp_packed_wire_header(sp_wire *wire, packed_header *h, sp_weights_model *m);
+void sp_packed_serialize_header(sp_serial *serial, packed_header *h,
+                                sp_weights_model *m);
 void sp_packed_free_header(packed_header *h);
 /* The stored type of a parameter or statistic in a model of this precision. */
 packed_type sp_packed_type_of(const sp_graph *graph, const sp_param *p,

@@ -77,14 +77,14 @@ static sp_status name_list(char ***list, int n, const char *word)
 static sp_status copy_norm(const sp_weights_model *m, sp_normalization *to)
 {
     sp_normalization from = m->norm;
-    sp_wire wire = {0};
+    sp_serial serial = {0};
     sp_status rc;
 
-    sp_normalization_wire(&wire, &from);
-    wire.is_reading = true;
-    sp_normalization_wire(&wire, to);
-    rc = wire.rc;
-    free(wire.data);
+    sp_normalization_serialize(&serial, &from);
+    serial.is_reading = true;
+    sp_normalization_serialize(&serial, to);
+    rc = serial.rc;
+    free(serial.data);
     if (rc == SP_OK && !to->name) {
         to->n_columns = m->graph.c_in;
         rc = name_list(&to->name, to->n_columns, "column");
@@ -96,7 +96,7 @@ static sp_status copy_norm(const sp_weights_model *m, sp_normalization *to)
     return rc;
 }
 
-static sp_status write_header(sp_wire *wire, const sp_weights_model *m,
+static sp_status write_header(sp_serial *serial, const sp_weights_model *m,
                               sp_precision precision)
 {
     packed_header h = {.program = strdup(PACKAGE_STRING),
@@ -112,9 +112,9 @@ static sp_status write_header(sp_wire *wire, const sp_weights_model *m,
         rc = copy_norm(m, &head.norm);
     if (rc == SP_OK) {
         head.norm.calibration = m->norm.calibration; /* borrowed */
-        sp_packed_wire_header(wire, &h, &head);
+        sp_packed_serialize_header(serial, &h, &head);
         head.norm.calibration = NULL;
-        rc = wire->rc;
+        rc = serial->rc;
     }
     sp_packed_free_header(&h);
     sp_weights_model_close(&head);
@@ -152,7 +152,7 @@ static void put_numbers(const sp_weights_model *m, sp_precision precision,
 }
 
 static sp_status write_model(const char *path, const sp_weights_model *m,
-                             sp_precision precision, const sp_wire *header)
+                             sp_precision precision, const sp_serial *header)
 {
     const size_t n = sp_packed_count_bytes(&m->graph, precision);
     const size_t begin = sp_multiple(SP_PACKED_HEAD + header->size, SP_PACKED_ALIGNED);
@@ -176,7 +176,7 @@ static sp_status write_model(const char *path, const sp_weights_model *m,
 sp_status sp_packed_write(const char *path, const sp_weights_model *m,
                           sp_precision precision)
 {
-    sp_wire header = {0};
+    sp_serial header = {0};
     sp_status rc;
 
     assert(path && m->param && (precision == SP_FP32 || precision == SP_BF16));

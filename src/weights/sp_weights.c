@@ -8,7 +8,7 @@
 
 #include "base/sp_file.h"
 #include "base/sp_list.h"
-#include "base/sp_names.h"
+#include "base/sp_word_table.h"
 #include "checkpoint/sp_checkpoint.h"
 #include "h5/sp_h5.h"
 #include "weights/sp_packed.h"
@@ -342,7 +342,7 @@ static sp_status export_weights(const char *path, const weights_options *o)
 /* ---- the command ---- */
 
 typedef struct weights_action {
-    sp_named word;
+    sp_word_entry word;
     sp_status (*act)(const char *path, const weights_options *o);
     bool has_out;
 } weights_action;
@@ -371,9 +371,9 @@ static void print_weights_help(void)
          "       sptrain weights export MODEL --layout LAYOUT --names NAMES "
          "-o OUT.safetensors\n"
          "       sptrain weights export MODEL --packed -o OUT.spm\n");
-    sp_names_print(SP_NAMES(actions), stdout);
+    sp_word_table_print(SP_WORD_TABLE(actions), stdout);
     putchar('\n');
-    sp_names_print(SP_NAMES(option_rows), stdout);
+    sp_word_table_print(SP_WORD_TABLE(option_rows), stdout);
 }
 
 sp_status sp_weights_answer(int argc, char **argv)
@@ -387,13 +387,14 @@ sp_status sp_weights_answer(int argc, char **argv)
         return argc < 3 ? SP_FAIL(SP_EUSAGE, "weights: expected list, import or export")
                         : SP_OK;
     }
-    action = sp_names_find(SP_NAMES(actions), argv[2]);
+    action = sp_word_table_find(SP_WORD_TABLE(actions), argv[2]);
     if (!action)
         return SP_FAIL(SP_EUSAGE,
                        "weights %s: expected list, import or export; did "
                        "you mean %s?",
-                       argv[2], sp_names_nearest(SP_NAMES(actions), argv[2])->name);
-    SP_TRY(sp_options_read(&o, SP_NAMES(option_rows), "sptrain weights", argc - 2,
+                       argv[2],
+                       sp_word_table_nearest(SP_WORD_TABLE(actions), argv[2])->name);
+    SP_TRY(sp_options_read(&o, SP_WORD_TABLE(option_rows), "sptrain weights", argc - 2,
                            argv + 2, &n));
     if (o.is_help) {
         print_weights_help();

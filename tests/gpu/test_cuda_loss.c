@@ -202,23 +202,23 @@ typedef struct spare {
 } spare;
 
 /* An update in which some runs have no weight decay, by one launch or several. */
-static void update_spared(op_results *r, const void *of)
+static void update_no_decay(op_results *r, const void *of)
 {
     const spare *u = of;
-    const int each = u->is_each ? SP_SPARED_RUN : u->n;
+    const int each = u->is_each ? SP_NO_DECAY_RUN : u->n;
     const sp_tensor w = op_result_fp32(r, "weights", 1e-7, 1, u->n, u->n);
     const float *g = op_vector(r, (size_t)u->n, 2);
     float *zero = test_alloc(2 * (size_t)u->n * sizeof *zero), *m;
-    uint8_t spared[64];
+    uint8_t no_decay[64];
     unsigned before;
 
     for (int i = 0; i < 64; i++)
-        spared[i] = (uint8_t)(i % 3 == 1 || i % 5 == 0);
+        no_decay[i] = (uint8_t)(i % 3 == 1 || i % 5 == 0);
     m = op_copy(r, zero, 2 * (size_t)u->n * sizeof *zero);
-    const uint8_t *placed = op_copy(r, spared, sizeof spared);
+    const uint8_t *placed = op_copy(r, no_decay, sizeof no_decay);
     before = hc_launches ? hc_launches() : 0;
     for (int at = 0; at < u->n; at += each) {
-        const bool is_spared = u->is_each && spared[at / SP_SPARED_RUN];
+        const bool has_no_decay = u->is_each && no_decay[at / SP_NO_DECAY_RUN];
         const sp_optim_args a = {u->n - at < each ? u->n - at : each,
                                  w.data + at,
                                  g + at,
@@ -228,7 +228,7 @@ static void update_spared(op_results *r, const void *of)
                                  0.1,
                                  0.9,
                                  0,
-                                 is_spared ? 0 : 0.3,
+                                 has_no_decay ? 0 : 0.3,
                                  0.9,
                                  0.999,
                                  1e-8,
@@ -254,11 +254,11 @@ TEST(runs_are_spared_decay)
             const spare all = {counts[i], is_adamw, false};
             sp_backend be = cu_open(i);
 
-            cu_run(&one, &be, false, update_spared, &all);
-            cu_run(&many, &be, false, update_spared, &each);
+            cu_run(&one, &be, false, update_no_decay, &all);
+            cu_run(&many, &be, false, update_no_decay, &each);
             cu_close(&be);
             op_same("in one launch", &one, &many);
-            cu_compare(i, false, update_spared, &each);
+            cu_compare(i, false, update_no_decay, &each);
         }
 }
 
@@ -301,7 +301,7 @@ static size_t list_kept(sp_backend *be, const float *w, float *packed,
                   32 * 32;
         }
         at += (size_t)k->K * k->c_in * k->c_out + k->gap;
-        at = (at + SP_SPARED_RUN - 1) / SP_SPARED_RUN * SP_SPARED_RUN;
+        at = (at + SP_NO_DECAY_RUN - 1) / SP_NO_DECAY_RUN * SP_NO_DECAY_RUN;
     }
     *n_weights = at;
     return to;
@@ -393,22 +393,22 @@ TEST(arenas_grow_in_place)
     char *first, *second, text[] = "kept", back[8];
 
     OK(be.ops->arena_create(&arena, 64 << 20, "test"));
-    OK(sp_arena_take(&arena, 1000, (void **)&first));
+    OK(sp_arena_alloc(&arena, 1000, (void **)&first));
     OK(be.ops->upload(&be, first, text, sizeof text));
-    OK(sp_arena_take(&arena, 40 << 20, (void **)&second));
+    OK(sp_arena_alloc(&arena, 40 << 20, (void **)&second));
     OK(be.ops->fill(&be, second, 1, 40 << 20));
     OK(be.ops->download(&be, back, first, sizeof text));
     assert_string_equal(back, text);
     size_t committed = arena.committed;
     sp_arena_reset(&arena);
-    OK(sp_arena_take(&arena, 40 << 20, (void **)&second));
+    OK(sp_arena_alloc(&arena, 40 << 20, (void **)&second));
     assert_true(second == first && arena.committed == committed);
-    assert_int_equal(sp_arena_take(&arena, 64 << 20, (void **)&second), SP_EMEM);
+    assert_int_equal(sp_arena_alloc(&arena, 64 << 20, (void **)&second), SP_EMEM);
     /* The emulated device has 256 MiB. */
     OK(be.ops->arena_create(&all, 0, "all"));
-    FAILS(sp_arena_take(&all, 230 << 20, (void **)&second), SP_EMEM, "device memory");
+    FAILS(sp_arena_alloc(&all, 230 << 20, (void **)&second), SP_EMEM, "device memory");
     be.ops->arena_destroy(&arena);
-    OK(sp_arena_take(&all, 230 << 20, (void **)&second)); /* but not an eighth more */
+    OK(sp_arena_alloc(&all, 230 << 20, (void **)&second)); /* but not an eighth more */
     be.ops->arena_destroy(&all);
 }
 

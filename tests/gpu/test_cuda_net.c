@@ -10,8 +10,8 @@
 
 #include "gpu/cuda_fixture.h"
 #include "net/sp_optim.h"
-#include "torture/random/random.h"
 #include "reference/net_case.h"
+#include "torture/random/random.h"
 
 /* Everything that trains on one backend. */
 typedef struct side {
@@ -62,8 +62,8 @@ static void open_twin(twin *t, net_case *c, const sp_net_options *options, int o
                                   &t->arena, &t->batch.plan));
     for (int32_t i = 0; i < c->batch.n; i++) /* both in the plan's order */
         assert_int_equal(t->batch.plan.order[i], i);
-    OK(SP_TAKE(&t->arena, n * CASE_FEATURES, &features));
-    OK(SP_TAKE(&t->arena, n, &labels));
+    OK(SP_ALLOC(&t->arena, n * CASE_FEATURES, &features));
+    OK(SP_ALLOC(&t->arena, n, &labels));
     OK(t->backend.ops->upload(&t->backend, features, c->batch.features,
                               n * CASE_FEATURES * sizeof *features));
     OK(t->backend.ops->upload(&t->backend, labels, c->batch.labels,
@@ -153,7 +153,8 @@ static void run_both(net_case *c, twin *t)
 
 static void optimize(side *s)
 {
-    OK(sp_optim_update(&s->optim, s->net, s->buckets, (sp_rates){.lr = 0.1, .momentum = 0.9}, NULL));
+    OK(sp_optim_update(&s->optim, s->net, s->buckets,
+                       (sp_rates){.lr = 0.1, .momentum = 0.9}, NULL));
 }
 
 static void one_step(const char *layers, const char *freeze, bool is_exact, int order)

@@ -397,7 +397,7 @@ static sp_status fill(filling *f)
     sp_arena_reset(f->arena);
     SP_TRY(f->be->ops->plan_build(f->be, &spec, f->b->coords, f->b->row,
                                   f->b->n_samples, f->arena, &f->plan));
-    SP_TRY(SP_TAKE(f->arena, n, &f->features));
+    SP_TRY(SP_ALLOC(f->arena, n, &f->features));
     for (size_t i = 0; i < n; i++)
         rows[i] = f->value;
     SP_TRY(f->be->ops->upload(f->be, f->features, rows, n * sizeof *rows));

@@ -122,7 +122,7 @@ TEST(memory_comes_back)
 
         OK(be.ops->arena_create(&arena, 0, "grown"));
         for (int k = 1; k <= 4; k++)
-            OK(sp_arena_take(&arena, (size_t)k * 3000000, &data));
+            OK(sp_arena_alloc(&arena, (size_t)k * 3000000, &data));
         be.ops->arena_destroy(&arena);
         cu_close(&be);
         assert_int_equal(cudaMemGetInfo(&free_bytes[i], &total), 0);

@@ -37,8 +37,8 @@ static void set_up(stand *s, sp_transport_kind want, sp_scope scope,
     assert_non_null(s->be.ops);
     OK(s->be.ops->open(&s->be, getenv("HC_VISIBLE") ? 0 : comm.rank, 1));
     OK(s->be.ops->arena_create(&s->arena, 1 << 20, "test"));
-    OK(SP_TAKE(&s->arena, MOST + 1, &s->data));
-    OK(SP_TAKE(&s->arena, MOST + 1, &s->out));
+    OK(SP_ALLOC(&s->arena, MOST + 1, &s->data));
+    OK(SP_ALLOC(&s->arena, MOST + 1, &s->out));
     OK(sp_transport_choose(&s->t, &comm, &s->be, &options));
 }
 

@@ -49,10 +49,10 @@ static void set_up(stand *s, int want, sp_scope scope, bool is_bf16)
                                         : want == SP_TRANSPORT_NCCL ? "nccl"
                                                                     : "mpi-staged");
     OK(s->be.ops->arena_create(&s->arena, 1 << 20, "test"));
-    OK(SP_TAKE(&s->arena, 64, &s->small));
-    OK(SP_TAKE(&s->arena, 64, &s->whole));
-    OK(SP_TAKE(&s->arena, LATE, &s->late));
-    OK(sp_transport_take(&s->t, MANY * sizeof *s->bulk, (void **)&s->bulk));
+    OK(SP_ALLOC(&s->arena, 64, &s->small));
+    OK(SP_ALLOC(&s->arena, 64, &s->whole));
+    OK(SP_ALLOC(&s->arena, LATE, &s->late));
+    OK(sp_transport_alloc(&s->t, MANY * sizeof *s->bulk, (void **)&s->bulk));
 }
 
 static void tear_down(stand *s)
@@ -134,7 +134,7 @@ static void sum_posted(stand *s, float *host, int64_t n, int round)
     double *vector, one[2] = {1, 0};
     bool is_done;
 
-    OK(SP_TAKE(&s->arena, 2, &vector));
+    OK(SP_ALLOC(&s->arena, 2, &vector));
     put(s, host, n, round);
     OK(sp_transport_post(&s->t, &late, 1, &sum[0]));
     /* Ranks reach the next sum at different times. */

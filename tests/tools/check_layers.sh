@@ -107,7 +107,7 @@ owner mpi.h src/comm/sp_comm_internal.h
 owner hdf5.h src/h5/sp_h5_internal.h
 owner libconfig.h 'src/deck/*'
 owner hwloc.h src/comm/sp_affinity.c
-owner jansson.h src/run/sp_run_state.c src/report/sp_run_watch.c src/report/sp_story_line.c \
+owner jansson.h src/run/sp_run_state.c src/report/sp_run_watch.c src/report/sp_history_line.c \
     src/weights/sp_safetensors.c
 owner png.h src/report/sp_png.c
 owner tiffio.h src/label/label_raster_tiff.c
@@ -115,11 +115,11 @@ owner dlfcn.h src/comm/sp_comm.c 'cuda/*'
 owner cuda_runtime.h cuda/device/sp_cuda.h
 owner immintrin.h 'src/cpu/*' src/base/sp_crc_x86.c
 owner sys/socket.h src/comm/sp_pmi.c src/comm/sp_world.c src/comm/sp_world_line.c \
-    src/comm/sp_world_server.c src/h5/sp_h5_child.c src/h5/sp_h5_child_serve.c src/health/sp_link.c
+    src/comm/sp_world_server.c src/h5/sp_h5_child.c src/h5/sp_h5_child_serve.c src/health/sp_auth_socket.c
 # A hash is compiled in from the header, so every user has its own copy.
 owner xxhash.h src/comm/sp_comm_agree.c src/comm/sp_comm_find.c src/h5/sp_h5_child.c src/h5/sp_h5_child_serve.c \
     src/data/sp_shard_copies.c src/data/sp_shard_index.c \
-    src/train/sp_report.c src/checkpoint/sp_replica.c
+    src/train/sp_output.c src/checkpoint/sp_replica.c
 
 # only PATH PATTERN WORDS: no other file has the pattern.
 only() {

@@ -64,7 +64,7 @@ count() {
         open = 1
         next
     }
-    FILENAME ~ /sp_page_style.c$/ { next } # CSS
+    FILENAME ~ /sp_report_style.c$/ { next } # CSS
     part == "messages" && $0 !~ /^ *(\/?\*|#include)/ { messages($0); next }
     part == "messages" { next }
     {

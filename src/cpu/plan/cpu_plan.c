@@ -37,10 +37,10 @@ static sp_status sort_samples(cpu_plan_builder *b, const int32_t *coords,
     for (int s = 0; s < b->n_samples; s++)
         if (sample_row[s + 1] - sample_row[s] > n_max)
             n_max = sample_row[s + 1] - sample_row[s];
-    SP_TRY(SP_TAKE(b->arena, l->n, &order));
-    SP_TRY(SP_TAKE(b->arena, l->n, &l->key));
-    SP_TRY(SP_TAKE(b->arena, b->n_samples + 1, &l->sample_row));
-    SP_TRY(SP_TAKE(b->arena, b->n_samples, &b->base));
+    SP_TRY(SP_ALLOC(b->arena, l->n, &order));
+    SP_TRY(SP_ALLOC(b->arena, l->n, &l->key));
+    SP_TRY(SP_ALLOC(b->arena, b->n_samples + 1, &l->sample_row));
+    SP_TRY(SP_ALLOC(b->arena, b->n_samples, &b->base));
     SP_TRY(sp_cpu_plan_sort_open(&sort, b->loops, b->scratch, n_max));
     *bits = 0;
     l->sample_row[0] = 0;
@@ -115,8 +115,8 @@ static sp_status take_level(cpu_plan_builder *b, int l, sp_arena *arena)
 {
     cpu_plan_level *fine = &b->level[l - 1], *coarse = &b->level[l];
 
-    SP_TRY(SP_TAKE(arena, fine->n, &fine->parent));
-    return SP_TAKE(arena, coarse->n, &coarse->key);
+    SP_TRY(SP_ALLOC(arena, fine->n, &fine->parent));
+    return SP_ALLOC(arena, coarse->n, &coarse->key);
 }
 
 /* The first dilated level above l; n_levels if there is none. */
@@ -136,20 +136,20 @@ static sp_status build_pyramid(cpu_plan_builder *b)
     int n_kept = b->spec->n_levels;
 
     for (int l = 1; l < b->n_levels; l++) {
-        SP_TRY(SP_TAKE(b->arena, b->n_samples + 1, &b->level[l].sample_row));
+        SP_TRY(SP_ALLOC(b->arena, b->n_samples + 1, &b->level[l].sample_row));
         b->level[l].sample_row[0] = 0;
     }
     plan_count_rows(b, 0, next_dilated(b, 0));
     for (int l = 1; l < b->n_levels; l++) {
         if (l == n_kept)
-            SP_TRY(sp_cpu_plan_take_maps(b));
+            SP_TRY(sp_cpu_plan_alloc_maps(b));
         if (l < n_kept && b->spec->is_dilated[l]) {
             SP_TRY(sp_cpu_plan_dilate_level(b, l));
             plan_count_rows(b, l, next_dilated(b, l));
             continue;
         }
         SP_TRY(take_level(b, l, l < n_kept ? b->arena : b->scratch));
-        SP_TRY(SP_TAKE(b->scratch, b->level[l].n + 1, &b->level[l].child));
+        SP_TRY(SP_ALLOC(b->scratch, b->level[l].n + 1, &b->level[l].child));
         fill_level(b, &b->level[l - 1], &b->level[l]);
     }
     return SP_OK;

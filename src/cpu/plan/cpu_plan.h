@@ -159,13 +159,13 @@ sp_status sp_cpu_plan_dilate_level(cpu_plan_builder *b, int l);
 
 /* Takes the memory of the neighbour tables of levels `lowest` and above. Those up to
  * `highest` stay; the others share two memories by turns. */
-sp_status sp_cpu_plan_take_tables(cpu_plan_builder *b, int lowest, int highest);
+sp_status sp_cpu_plan_alloc_tables(cpu_plan_builder *b, int lowest, int highest);
 /* The levels whose neighbour tables the spec's maps read, from lowest to highest;
  * highest < lowest if no table is read. */
 void sp_cpu_plan_table_range(const cpu_plan_builder *b, int *lowest, int *highest);
 /* Takes from the arena the arrays of a size known before the maps are built: tiles and
  * `start`. */
-sp_status sp_cpu_plan_take_maps(cpu_plan_builder *b);
+sp_status sp_cpu_plan_alloc_maps(cpu_plan_builder *b);
 /* True for a map whose pairs are counted only when they are found, so that its `out`
  * grows in the scratch. Reads only the spec. */
 bool sp_cpu_plan_is_counted_late(const cpu_plan_builder *b, int m);

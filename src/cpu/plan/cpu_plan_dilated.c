@@ -195,14 +195,14 @@ sp_status sp_cpu_plan_dilate_level(cpu_plan_builder *b, int l)
         most = sp_most(most, n);
         all += n;
     }
-    SP_TRY(SP_TAKE(b->scratch, all, &key));
+    SP_TRY(SP_ALLOC(b->scratch, all, &key));
     SP_TRY(dilated_make_keys(b, l, (int32_t)most, key));
-    SP_TRY(SP_TAKE(b->arena, fine->n, &fine->parent));
-    SP_TRY(SP_TAKE(b->arena, coarse->n, &coarse->key));
+    SP_TRY(SP_ALLOC(b->arena, fine->n, &fine->parent));
+    SP_TRY(SP_ALLOC(b->arena, coarse->n, &coarse->key));
     if (coarse->n)
         memcpy(coarse->key, key, (size_t)coarse->n * sizeof *key);
     sp_arena_rewind(b->scratch, mark);
-    SP_TRY(SP_TAKE(b->scratch, coarse->n + 1, &coarse->child));
+    SP_TRY(SP_ALLOC(b->scratch, coarse->n + 1, &coarse->child));
     link_levels(b, fine, coarse);
     return SP_OK;
 }

@@ -205,11 +205,11 @@ static sp_status take_table(cpu_plan_builder *b, cpu_plan_level *level)
 {
     enum { VECTOR = 16 };
 
-    SP_TRY(SP_TAKE(b->scratch, level->n, &level->near));
-    return SP_TAKE(b->scratch, (size_t)level->n * PLAN_NEAR + 2 * VECTOR, &level->nbr);
+    SP_TRY(SP_ALLOC(b->scratch, level->n, &level->near));
+    return SP_ALLOC(b->scratch, (size_t)level->n * PLAN_NEAR + 2 * VECTOR, &level->nbr);
 }
 
-sp_status sp_cpu_plan_take_tables(cpu_plan_builder *b, int lowest, int highest)
+sp_status sp_cpu_plan_alloc_tables(cpu_plan_builder *b, int lowest, int highest)
 {
     assert(lowest >= 0);
     for (int l = lowest; l < b->n_levels; l++) {

@@ -77,14 +77,14 @@ static sp_status take_tiles(cpu_plan_builder *b, const cpu_plan_level *out, sp_m
     int32_t *tile_row, *sample_tile;
     int t = 0;
 
-    SP_TRY(SP_TAKE(b->arena, b->n_samples + 1, &sample_tile));
+    SP_TRY(SP_ALLOC(b->arena, b->n_samples + 1, &sample_tile));
     sample_tile[0] = 0;
     for (int s = 0; s < b->n_samples; s++) {
         int32_t n = out->sample_row[s + 1] - out->sample_row[s];
         sample_tile[s + 1] = sample_tile[s] + (n + SP_TILE - 1) / SP_TILE;
     }
     m->n_tiles = sample_tile[b->n_samples];
-    SP_TRY(SP_TAKE(b->arena, m->n_tiles + 1, &tile_row));
+    SP_TRY(SP_ALLOC(b->arena, m->n_tiles + 1, &tile_row));
     for (int s = 0; s < b->n_samples; s++)
         for (int32_t row = out->sample_row[s]; row < out->sample_row[s + 1];
              row += SP_TILE)
@@ -110,7 +110,7 @@ static sp_status share_tiles(cpu_plan_builder *b, int m)
     return take_tiles(b, &b->level[map[m].key.level_out], &map[m]);
 }
 
-sp_status sp_cpu_plan_take_maps(cpu_plan_builder *b)
+sp_status sp_cpu_plan_alloc_maps(cpu_plan_builder *b)
 {
     for (int m = 0; m < b->spec->n_maps; m++) {
         sp_map *map = &b->plan->map[m];
@@ -122,8 +122,8 @@ sp_status sp_cpu_plan_take_maps(cpu_plan_builder *b)
         map->centre = centre_of(&q);
         map->is_full = map->centre >= 0;
         SP_TRY(share_tiles(b, m));
-        SP_TRY(
-            SP_TAKE(b->arena, (size_t)map->n_tiles * (size_t)map->K + 1, &b->start[m]));
+        SP_TRY(SP_ALLOC(b->arena, (size_t)map->n_tiles * (size_t)map->K + 1,
+                        &b->start[m]));
         map->start = b->start[m];
     }
     return SP_OK;
@@ -155,7 +155,7 @@ static sp_status stream_room(plan_stream *s, size_t n, int32_t **at)
     void *more;
 
     while (s->used + n * sizeof **at > s->room) {
-        SP_TRY(sp_arena_take(s->arena, STEP, &more));
+        SP_TRY(sp_arena_alloc(s->arena, STEP, &more));
         assert((char *)more == s->arena->base + s->begin + s->room);
         s->room += STEP;
     }
@@ -208,10 +208,10 @@ static sp_status plan_count_tile(plan_work *w, int m, int t)
 
 /* ---- maps with a known number of pairs ---- */
 
-static sp_status cpu_plan_take_pairs(plan_work *w, sp_map *map, int64_t pairs)
+static sp_status cpu_plan_alloc_pairs(plan_work *w, sp_map *map, int64_t pairs)
 {
-    SP_TRY(SP_TAKE(w->b->arena, pairs, &w->tile.in));
-    SP_TRY(SP_TAKE(w->b->arena, pairs, &w->tile.out));
+    SP_TRY(SP_ALLOC(w->b->arena, pairs, &w->tile.in));
+    SP_TRY(SP_ALLOC(w->b->arena, pairs, &w->tile.out));
     map->in = w->tile.in;
     map->out = w->tile.out;
     w->b->start[map - w->b->plan->map][0] = 0;
@@ -223,7 +223,7 @@ static sp_status put_children(plan_work *w, int m, const plan_lookup *q)
 {
     sp_map *map = &w->b->plan->map[m];
 
-    SP_TRY(cpu_plan_take_pairs(w, map, q->level[q->is_swapped ? q->to : q->from].n));
+    SP_TRY(cpu_plan_alloc_pairs(w, map, q->level[q->is_swapped ? q->to : q->from].n));
     for (int t = 0; t < map->n_tiles; t++) {
         begin_tile(w, map, t);
         w->b->loops->children(q, &w->stage, &w->tile);
@@ -284,7 +284,7 @@ static sp_status put_part(plan_work *w, int m, const sp_map *from)
             const int32_t *start = &from->start[t * from->K + offset[k]];
             pairs += start[1] - start[0];
         }
-    SP_TRY(cpu_plan_take_pairs(w, map, pairs));
+    SP_TRY(cpu_plan_alloc_pairs(w, map, pairs));
     for (int t = 0; t < map->n_tiles; t++) {
         w->tile.n = 0;
         for (int k = 0; k < map->K; k++) {
@@ -355,7 +355,7 @@ static sp_status put_found(plan_work *w, int m, const plan_lanes *table)
     w->b->start[m][0] = 0;
     SP_TRY(put_tiles(w, m, table, &in, &out));
     stream_close(&in);
-    SP_TRY(SP_TAKE(w->b->arena, map->pairs, &to));
+    SP_TRY(SP_ALLOC(w->b->arena, map->pairs, &to));
     if (map->pairs)
         memcpy(to, stream_data(&out), (size_t)map->pairs * sizeof *to);
     map->in = stream_data(&in);
@@ -421,12 +421,12 @@ sp_status sp_cpu_plan_maps(cpu_plan_builder *b)
     int most = 1, lowest, highest;
 
     sp_cpu_plan_table_range(b, &lowest, &highest);
-    SP_TRY(sp_cpu_plan_take_tables(b, lowest, highest));
+    SP_TRY(sp_cpu_plan_alloc_tables(b, lowest, highest));
     for (int m = 0; m < b->spec->n_maps; m++)
         most = b->plan->map[m].K > most ? b->plan->map[m].K : most;
     most = (most + VECTOR - 1) / VECTOR * VECTOR * SP_TILE + VECTOR;
-    SP_TRY(SP_TAKE(b->scratch, most, &w.stage.found));
-    SP_TRY(SP_TAKE(b->scratch, most, &w.stage.sorted));
+    SP_TRY(SP_ALLOC(b->scratch, most, &w.stage.found));
+    SP_TRY(SP_ALLOC(b->scratch, most, &w.stage.sorted));
     for (int l = b->n_levels - 1; l >= lowest; l--)
         SP_TRY(put_level(&w, l));
     for (int m = 0; m < b->spec->n_maps; m++)

@@ -164,9 +164,9 @@ sp_status sp_cpu_plan_sort_open(plan_sort *s, const plan_loops *loops, sp_arena 
                                 int32_t n_max)
 {
     s->loops = loops;
-    SP_TRY(SP_TAKE(arena, n_max, &s->a));
-    SP_TRY(SP_TAKE(arena, n_max, &s->b));
-    return SP_TAKE(arena, MAX_PASSES << DIGIT, &s->count);
+    SP_TRY(SP_ALLOC(arena, n_max, &s->a));
+    SP_TRY(SP_ALLOC(arena, n_max, &s->b));
+    return SP_ALLOC(arena, MAX_PASSES << DIGIT, &s->count);
 }
 
 sp_status sp_cpu_plan_sort(const int32_t *c, int32_t n, int sample, int n_levels,

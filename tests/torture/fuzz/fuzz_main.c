@@ -19,10 +19,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "torture/fuzz/fuzz.h"
 #include "base/sp_program.h"
 #include "h5/sp_h5.h"
-#include "health/sp_witness.h"
+#include "health/sp_crash_recorder.h"
+#include "torture/fuzz/fuzz.h"
 
 enum { MOST_WORKERS = 16, FAULTS_SHOWN = 20 };
 
@@ -361,7 +361,7 @@ int main(int argc, char **argv)
 
     sp_program_begin("sptrain");
     sp_h5_child_main(argc, argv);
-    sp_witness_main(argc, argv);
+    sp_crash_recorder_main(argc, argv);
     n = readlink("/proc/self/exe", self, sizeof self - 1);
     mutate_check(n > 0, "/proc/self/exe");
     read_options(argc, argv);

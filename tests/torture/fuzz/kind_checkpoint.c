@@ -5,12 +5,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "h5/sp_h5.h"
+#include "net/sp_optim.h"
 #include "torture/fuzz/checkpoint_seeds.h"
 #include "torture/fuzz/fuzz.h"
 #include "torture/fuzz/mutate_h5.h"
 #include "torture/fuzz/recipe_checks.h"
-#include "h5/sp_h5.h"
-#include "net/sp_optim.h"
 
 /* The content of the good checkpoint. */
 typedef struct content {
@@ -57,7 +57,7 @@ static void free_content(content *c)
 
 static sp_status read_content(const char *path, content *c)
 {
-    sp_optim optim = {.kept = {[SP_KEPT_M] = c->m}};
+    sp_optim optim = {.state = {[SP_OPTIM_STATE_M] = c->m}};
 
     SP_TRY(sp_checkpoint_read_state(path, &c->state, &c->norm));
     return sp_checkpoint_read(path, &graph, c->param, c->running, &optim, NULL);

@@ -6,22 +6,22 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "health/sp_link.h"
+#include "health/sp_auth_socket.h"
 #include "torture/fuzz/fuzz.h"
 
 enum { SIZE = 4, RANK = 2, FRAMES = 3, ROUNDS = 12, MOST_BYTES = 8192 };
 
 /* Two ends, each connected to a middleman. */
 typedef struct line {
-    sp_link rank, root;
+    sp_auth_socket rank, root;
     int of_rank, of_root; /* the middle's ends */
-    sp_link_address address;
+    sp_auth_socket_address address;
     int until;       /* messages that pass unchanged */
     bool is_changed; /* one has been changed */
     uint64_t *rng;
 } line;
 
-static void open_end(sp_link *link, int *middle, sp_link_stage stage)
+static void open_end(sp_auth_socket *link, int *middle, sp_auth_socket_stage stage)
 {
     int ends[2];
 
@@ -41,16 +41,16 @@ static void open_line(line *l, uint64_t *rng)
     l->rng = rng;
     for (size_t i = 0; i < sizeof l->address.secret; i++)
         l->address.secret[i] = (uint8_t)mutate_next(rng);
-    open_end(&l->rank, &l->of_rank, SP_LINK_CONNECTING);
+    open_end(&l->rank, &l->of_rank, SP_AUTH_CONNECTING);
     l->rank.rank = RANK;
-    open_end(&l->root, &l->of_root, SP_LINK_HELLO);
+    open_end(&l->root, &l->of_root, SP_AUTH_HELLO);
     l->root.is_root = true;
 }
 
 static void close_line(line *l)
 {
-    sp_link_close(&l->rank);
-    sp_link_close(&l->root);
+    sp_auth_socket_close(&l->rank);
+    sp_auth_socket_close(&l->root);
     close(l->of_rank);
     close(l->of_root);
 }
@@ -78,36 +78,36 @@ static void pass(line *l, int from, int to)
 static void shake_hands(line *l)
 {
     for (int i = 0; i < ROUNDS; i++) {
-        if (l->rank.stage != SP_LINK_CLOSED)
-            sp_link_advance(&l->rank, &l->address, SIZE);
+        if (l->rank.stage != SP_AUTH_CLOSED)
+            sp_auth_socket_advance(&l->rank, &l->address, SIZE);
         pass(l, l->of_rank, l->of_root);
-        if (l->root.stage != SP_LINK_CLOSED)
-            sp_link_advance(&l->root, &l->address, SIZE);
+        if (l->root.stage != SP_AUTH_CLOSED)
+            sp_auth_socket_advance(&l->root, &l->address, SIZE);
         pass(l, l->of_root, l->of_rank);
     }
 }
 
-static sp_signs good_signs(int rank, int number)
+static sp_status_frame good_status(int rank, int number)
 {
-    return (sp_signs){.rank = rank,
-                      .work = 10 + number,
-                      .waits = 3,
-                      .phase = 2,
-                      .epoch = 1,
-                      .step = 100 + number,
-                      .own_s = 0.25,
-                      .own_phase = 4,
-                      .host = "node12"};
+    return (sp_status_frame){.rank = rank,
+                             .work = 10 + number,
+                             .waits = 3,
+                             .phase = 2,
+                             .epoch = 1,
+                             .step = 100 + number,
+                             .own_s = 0.25,
+                             .own_phase = 4,
+                             .host = "node12"};
 }
 
 /* Checks that the frames that come are those that were sent, in order; returns their
  * number. */
-static int receive_good(sp_link *link, int rank, int number)
+static int receive_good(sp_auth_socket *link, int rank, int number)
 {
-    sp_signs got, want;
+    sp_status_frame got, want;
 
-    while (sp_link_receive(link, &got) == SP_LINK_SIGNS) {
-        want = good_signs(rank, number++);
+    while (sp_auth_socket_receive(link, &got) == SP_AUTH_ARRIVED) {
+        want = good_status(rank, number++);
         if (memcmp(&got, &want, sizeof got) != 0)
             fuzz_fault("a frame was changed, and nobody noticed");
     }
@@ -123,12 +123,12 @@ static bool run_changed(uint64_t *rng)
     l.until = (int)mutate_below(rng, 3 + 2 * (FRAMES - 1)); /* more follow after it */
     shake_hands(&l);
     for (int i = 0; i < FRAMES; i++) {
-        sp_signs of_rank = good_signs(RANK, i), of_root = good_signs(0, i);
+        sp_status_frame of_rank = good_status(RANK, i), of_root = good_status(0, i);
 
-        sp_link_send(&l.rank, &of_rank);
+        sp_auth_socket_send(&l.rank, &of_rank);
         pass(&l, l.of_rank, l.of_root);
         n_root = receive_good(&l.root, RANK, n_root);
-        sp_link_send(&l.root, &of_root);
+        sp_auth_socket_send(&l.root, &of_root);
         pass(&l, l.of_root, l.of_rank);
         n_rank = receive_good(&l.rank, 0, n_rank);
     }
@@ -146,36 +146,36 @@ static const field fields[] = {
     {64, 8, 'u'}, {72, 8, 'u'}, {128, 8, 'u'},
 };
 
-static void check_sane(const sp_signs *s)
+static void check_sane(const sp_status_frame *s)
 {
-    if (s->rank != RANK || s->kind < SP_SIGNS_ALIVE || s->kind > SP_SIGNS_LEAVE ||
-        (s->kind == SP_SIGNS_LEAVE && s->code == 0) || s->phase < 0 ||
-        s->phase >= SP_LINK_PHASES || s->epoch < 0 || s->step < 0 || s->work < 0 ||
+    if (s->rank != RANK || s->kind < SP_FRAME_ALIVE || s->kind > SP_FRAME_LEAVE ||
+        (s->kind == SP_FRAME_LEAVE && s->code == 0) || s->phase < 0 ||
+        s->phase >= SP_AUTH_PHASES || s->epoch < 0 || s->step < 0 || s->work < 0 ||
         s->waits < 0 || !(s->own_s >= 0) || s->own_phase < 0 ||
-        s->own_phase >= SP_LINK_PHASES || !memchr(s->host, 0, sizeof s->host))
+        s->own_phase >= SP_AUTH_PHASES || !memchr(s->host, 0, sizeof s->host))
         fuzz_fault("rank %d, kind %d, code %d, phase %lld: taken", s->rank, s->kind,
                    s->code, (long long)s->phase);
 }
 
 static bool run_hostile(uint64_t *rng)
 {
-    sp_signs signs = good_signs(RANK, 0), got;
-    blob b = blob_copy((blob){(unsigned char *)&signs, sizeof signs});
+    sp_status_frame status = good_status(RANK, 0), got;
+    blob b = blob_copy((blob){(unsigned char *)&status, sizeof status});
     bool is_taken;
     line l;
 
     open_line(&l, rng);
     l.until = -1;
     shake_hands(&l);
-    if (l.root.stage != SP_LINK_OPEN)
+    if (l.root.stage != SP_AUTH_OPEN)
         fuzz_fault("ranks do not come together");
     for (size_t k = 1 + mutate_below(rng, 2); k > 0; k--)
         mutate_field(&b, fields, sizeof fields / sizeof *fields, rng);
-    memcpy(&signs, b.at, sizeof signs);
+    memcpy(&status, b.at, sizeof status);
     free(b.at);
-    sp_link_send(&l.rank, &signs);
+    sp_auth_socket_send(&l.rank, &status);
     pass(&l, l.of_rank, l.of_root);
-    is_taken = sp_link_receive(&l.root, &got) == SP_LINK_SIGNS;
+    is_taken = sp_auth_socket_receive(&l.root, &got) == SP_AUTH_ARRIVED;
     if (is_taken)
         check_sane(&got);
     close_line(&l);

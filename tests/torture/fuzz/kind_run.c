@@ -6,9 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "torture/fuzz/fuzz.h"
-#include "report/sp_page.h"
+#include "report/sp_report.h"
 #include "run/sp_run.h"
+#include "torture/fuzz/fuzz.h"
 
 enum { RANKS = 3 };
 static const char folder[] = "folder";
@@ -194,8 +194,8 @@ static bool run_report(uint64_t *rng)
     put("pictures/pictures.json", damaged_text(pictures_text, damaged & LOCK, rng));
     put("deck.resolved",
         damaged_text("train : { lr = 0.1; };\n", damaged & METRICS, rng));
-    return fuzz_status_is_ok(sp_page_write("folder/report.html", 1, dirs, true), folder,
-                             allowed);
+    return fuzz_status_is_ok(sp_report_write("folder/report.html", 1, dirs, true),
+                             folder, allowed);
 }
 
 const fuzz_kind fuzz_report = {"report", 50, NULL, run_report};

@@ -6,16 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "torture/fuzz/fuzz.h"
 #include "data/sp_recipe.h"
+#include "torture/fuzz/fuzz.h"
 
 /* A fault unless both say the same, which their bytes tell. */
 static inline void fuzz_same_recipe(sp_recipe *got, sp_recipe *want)
 {
-    sp_wire a = {0}, b = {0};
+    sp_serial a = {0}, b = {0};
 
-    sp_recipe_wire(&a, &got);
-    sp_recipe_wire(&b, &want);
+    sp_recipe_serialize(&a, &got);
+    sp_recipe_serialize(&b, &want);
     if (a.rc != SP_OK || b.rc != SP_OK || a.size != b.size ||
         memcmp(a.data, b.data, a.size) != 0)
         fuzz_fault("another recipe, and nobody noticed");

@@ -1,7 +1,7 @@
 /* The loader yields the sampler's sequence, with the content that a direct computation
  * has, whatever the number of readers and slots; failures come in their place. */
-#include "fixtures/test.h"
 #include "base/sp_program.h"
+#include "fixtures/test.h"
 
 #include <pthread.h>
 
@@ -74,7 +74,7 @@ typedef struct walk {
     int micro, n_micro, n;
 } walk;
 
-static void walk_next(rig *r, walk *w, sp_deal *deal)
+static void walk_next(rig *r, walk *w, sp_assignment *assigned)
 {
     if (w->micro == w->n_micro) {
         w->at.position += w->n;
@@ -85,20 +85,22 @@ static void walk_next(rig *r, walk *w, sp_deal *deal)
             w->n = sp_sampler_step(&r->own, w->at, &w->n_micro);
         }
     }
-    sp_sampler_deal(&r->own, w->at, w->micro++, deal);
+    sp_sampler_assign(&r->own, w->at, w->micro++, assigned);
 }
 
-static void assert_place(const sp_batch *b, const walk *w, const sp_deal *deal)
+static void assert_place(const sp_batch *b, const walk *w,
+                         const sp_assignment *assigned)
 {
     assert_int_equal(b->epoch, w->at.epoch);
     assert_int_equal(b->position, w->at.position);
     assert_int_equal(b->micro, w->micro - 1);
     assert_int_equal(b->n_micro, w->n_micro);
     assert_int_equal(b->step_samples, w->n);
-    assert_int_equal(b->n_samples, deal->n_samples);
-    assert_int_equal(b->cost_max, deal->cost_max);
-    assert_int_equal(b->cost_sum, deal->cost_sum);
-    assert_memory_equal(b->sample_id, deal->sample, (size_t)deal->n_samples * 8);
+    assert_int_equal(b->n_samples, assigned->n_samples);
+    assert_int_equal(b->cost_max, assigned->cost_max);
+    assert_int_equal(b->cost_sum, assigned->cost_sum);
+    assert_memory_equal(b->sample_id, assigned->sample,
+                        (size_t)assigned->n_samples * 8);
 }
 
 static char *train_keys[] = {"batch.size=5", "batch.accumulate=2", "train.seed=9",
@@ -115,7 +117,7 @@ TEST_AFTER(fake_reset, sequence_is_the_samplers)
 {
     walk w = {0};
     sp_batch *b;
-    sp_deal deal;
+    sp_assignment assigned;
     CLOSED_BY(rig_close) rig r;
 
     slow_rig_open(&r);
@@ -123,8 +125,8 @@ TEST_AFTER(fake_reset, sequence_is_the_samplers)
     for (int i = 0; i < 35; i++) {
         OK(sp_loader_next(r.loader, &b, NULL));
         assert_non_null(b);
-        walk_next(&r, &w, &deal);
-        assert_place(b, &w, &deal);
+        walk_next(&r, &w, &assigned);
+        assert_place(b, &w, &assigned);
         OK(sp_loader_recycle(r.loader, b));
     }
     assert_true(w.at.epoch >= 3);
@@ -167,9 +169,9 @@ static void assert_content(rig *r, const sp_batch *b, sp_arena *arena)
     sp_plan plan;
 
     sp_arena_reset(arena);
-    OK(SP_TAKE(arena, b->n_samples, &v));
-    OK(SP_TAKE(arena, b->n_samples + 1, &row));
-    OK(SP_TAKE(arena, 3 * (size_t)b->n, &coords));
+    OK(SP_ALLOC(arena, b->n_samples, &v));
+    OK(SP_ALLOC(arena, b->n_samples + 1, &row));
+    OK(SP_ALLOC(arena, 3 * (size_t)b->n, &coords));
     row[0] = 0;
     for (int s = 0; s < b->n_samples; s++) {
         voxelize(r, b, s, arena, &v[s]);
@@ -375,7 +377,7 @@ TEST_AFTER(fake_reset, skipped_sample_is_empty_in_training)
 
 TEST_AFTER(fake_reset, seek_in_the_middle)
 {
-    sp_deal deal;
+    sp_assignment assigned;
     sp_batch *b;
     rig r;
 
@@ -385,9 +387,9 @@ TEST_AFTER(fake_reset, seek_in_the_middle)
         OK(sp_loader_seek(r.loader, w.at));
         w.n = sp_sampler_step(&r.own, w.at, &w.n_micro);
         for (; w.micro < 2;) {
-            walk_next(&r, &w, &deal);
+            walk_next(&r, &w, &assigned);
             OK(sp_loader_next(r.loader, &b, NULL));
-            assert_place(b, &w, &deal);
+            assert_place(b, &w, &assigned);
             if (i % 2) /* else the seek would take it back */
                 OK(sp_loader_recycle(r.loader, b));
         }

@@ -283,12 +283,12 @@ TEST(columns_are_those_of_the_file)
 
 /* ---- two recipes ---- */
 
-static void differs(const sp_recipe *b, sp_recipe_likeness likeness, const char *text)
+static void differs(const sp_recipe *b, sp_recipe_match match, const char *text)
 {
     const sp_recipe a = example();
     char found[SP_RECIPE_DIFFERENCE];
 
-    assert_int_equal(sp_recipe_compare(&a, b, found), likeness);
+    assert_int_equal(sp_recipe_compare(&a, b, found), match);
     assert_string_equal(found, text);
 }
 

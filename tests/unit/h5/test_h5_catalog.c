@@ -6,8 +6,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "torture/fuzz/mutate.h"
 #include "h5/sp_h5_internal.h"
+#include "torture/fuzz/mutate.h"
 
 enum { MUTANTS = 3000, ROWS = 120, MOST_BYTES = 1 << 24 };
 
@@ -82,12 +82,12 @@ static void read_all(const sp_h5_catalog *c, int fd, sp_h5_cache *cache)
 static void use(unsigned char *data, size_t n, int64_t file_bytes, int fd,
                 sp_h5_cache *cache, int *n_good)
 {
-    sp_wire wire = {.data = data, .size = n, .is_reading = true};
+    sp_serial serial = {.data = data, .size = n, .is_reading = true};
     CLOSED_BY(sp_h5_catalog_free) sp_h5_catalog catalog = {0};
 
-    sp_h5_catalog_wire(&wire, &catalog);
+    sp_h5_catalog_serialize(&serial, &catalog);
     catalog.bytes = file_bytes; /* the parent knows it */
-    if (wire.rc == SP_OK && sp_h5_catalog_check(&catalog) == SP_OK) {
+    if (serial.rc == SP_OK && sp_h5_catalog_check(&catalog) == SP_OK) {
         read_all(&catalog, fd, cache);
         ++*n_good;
     }
@@ -96,33 +96,34 @@ static void use(unsigned char *data, size_t n, int64_t file_bytes, int fd,
 TEST(changed_answers_are_safe)
 {
     CLOSED_BY(sp_h5_catalog_free) sp_h5_catalog good = {0};
-    sp_wire wire = {0};
+    sp_serial serial = {0};
     sp_h5_cache *cache;
     int fd, n_good = 0;
 
     write_file();
     OK(sp_h5_describe(path, &good));
-    sp_h5_catalog_wire(&wire, &good);
-    OK(wire.rc);
+    sp_h5_catalog_serialize(&serial, &good);
+    OK(serial.rc);
     fd = open(path, O_RDONLY);
     OK(sp_h5_cache_create(&cache, MOST_BYTES));
-    use(wire.data, wire.size, good.bytes, fd, cache, &n_good);
+    use(serial.data, serial.size, good.bytes, fd, cache, &n_good);
     assert_int_equal(n_good, 1);
     for (int i = 0; i < MUTANTS; i++) {
         uint64_t rng = (uint64_t)i * 7919;
-        FREED unsigned char *data = malloc(wire.size);
-        size_t n = mutate_next(&rng) % 20 ? wire.size : mutate_next(&rng) % wire.size;
+        FREED unsigned char *data = malloc(serial.size);
+        size_t n =
+            mutate_next(&rng) % 20 ? serial.size : mutate_next(&rng) % serial.size;
 
         assert_non_null(data);
-        memcpy(data, wire.data, wire.size);
+        memcpy(data, serial.data, serial.size);
         for (uint64_t k = 1 + mutate_next(&rng) % 4; k > 0; k--)
-            change(data, wire.size, &rng);
+            change(data, serial.size, &rng);
         use(data, n, good.bytes, fd, cache, &n_good);
     }
     assert_true(n_good > MUTANTS / 10 && n_good < MUTANTS);
     close(fd);
     sp_h5_cache_destroy(cache);
-    free(wire.data);
+    free(serial.data);
 }
 
 TEST(impossible_tables_are_refused)

@@ -67,7 +67,7 @@ TEST(unet_concats_copy_nothing)
         const sp_lower_step *step = &l.low.step[s];
 
         for (int k = 0; step->op == SP_OP_CONCAT && k < step->n_in; k++)
-            assert_int_equal(l.low.value[step->in[k]].home, step->out);
+            assert_int_equal(l.low.value[step->in[k]].storage, step->out);
     }
 }
 
@@ -77,13 +77,13 @@ static void check_columns(const sp_lowered *low)
     for (int a = 0; a < low->n_values; a++) {
         const sp_lower_value *u = &low->value[a];
 
-        if (u->home == a)
+        if (u->storage == a)
             continue;
-        assert_true(u->column >= 0 && u->column + u->c <= low->value[u->home].c);
+        assert_true(u->column >= 0 && u->column + u->c <= low->value[u->storage].c);
         for (int b = 0; b < a; b++) {
             const sp_lower_value *v = &low->value[b];
 
-            if (v->home == u->home && v->home != b)
+            if (v->storage == u->storage && v->storage != b)
                 assert_true(u->column + u->c <= v->column ||
                             v->column + v->c <= u->column);
         }
@@ -131,7 +131,7 @@ static void check_norm_before(const sp_lowered *low, int s)
     const bool is_part = out != step->in[0];
 
     assert_int_equal(low->step[step->norm_before].op, SP_OP_BATCHNORM);
-    assert_true(!is_part || (low->value[out].home == step->in[0] &&
+    assert_true(!is_part || (low->value[out].storage == step->in[0] &&
                              low->value[out].column + low->value[out].c <= in->c));
     for (int t = 0; t < low->n_steps; t++) {
         const sp_lower_step *other = &low->step[t];

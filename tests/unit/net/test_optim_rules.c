@@ -6,8 +6,8 @@
 
 enum { N_STEPS = 3 };
 
-/* A norm of 20 channels has more than one run of SP_SPARED_RUN floats. */
-_Static_assert(SP_SPARED_RUN < 20, "the second run is exempt too");
+/* A norm of 20 channels has more than one run of SP_NO_DECAY_RUN floats. */
+_Static_assert(SP_NO_DECAY_RUN < 20, "the second run is exempt too");
 
 static const char *const LAYERS =
     "net : { layers = ("
@@ -155,7 +155,8 @@ static void check_factors(int n_overrides, char *const *overrides, double c, dou
              r.graph.node[r.graph.param[i].node].is_frozen &&
              j < r.graph.param[i].offset + r.graph.param[i].count;
              j++)
-            assert_true(r.param[j] == (float)r.w[j] && r.optim.kept[SP_KEPT_M][j] == 0);
+            assert_true(r.param[j] == (float)r.w[j] &&
+                        r.optim.state[SP_OPTIM_STATE_M][j] == 0);
 }
 
 static void check_rule(int n_overrides, char *const *overrides)
@@ -217,13 +218,13 @@ static void check_average(int n_keys, char *const *keys, int begin,
                           double (*share)(int t))
 {
     double want[2][200] = {{0}}, most = 0;
-    float running[200], *kept[2];
+    float running[200], *state[2];
     int64_t n[2];
     rig r;
 
     rig_open(&r, n_keys, keys);
-    kept[0] = r.optim.kept[SP_KEPT_EMA];
-    kept[1] = r.optim.kept[SP_KEPT_EMA_BUFFERS];
+    state[0] = r.optim.state[SP_OPTIM_STATE_EMA];
+    state[1] = r.optim.state[SP_OPTIM_STATE_EMA_BUFFERS];
     n[0] = r.graph.n_floats < 200 ? r.graph.n_floats : 200;
     n[1] = r.graph.n_buffer_floats;
     assert_true(n[0] > 100 && n[1] >= 40 && n[1] <= 200);
@@ -245,11 +246,11 @@ static void check_average(int n_keys, char *const *keys, int begin,
     }
     for (int k = 0; k < 2; k++)
         for (int64_t i = 0; i < n[k]; i++)
-            most = fmax(most, fabs((double)kept[k][i] - want[k][i]));
+            most = fmax(most, fabs((double)state[k][i] - want[k][i]));
     assert_true(most < 1e-6);
     for (int p = 0; p < r.graph.n_params; p++)
         for (int64_t i = 0; r.graph.param[p].is_norm && i < r.graph.param[p].count; i++)
-            assert_true(kept[0][r.graph.param[p].offset + i] ==
+            assert_true(state[0][r.graph.param[p].offset + i] ==
                         r.param[r.graph.param[p].offset + i]);
     rig_close(&r);
 }
@@ -308,7 +309,7 @@ TEST(nothing_moves_without_labels_or_finite_numbers)
     OK(sp_optim_step(&r.optim, r.param, r.grad, squares(&r), 4, rates, &norm));
     before = malloc(2 * bytes);
     memcpy(before, r.param, bytes);
-    memcpy(before + r.graph.n_floats, r.optim.kept[SP_KEPT_M], bytes);
+    memcpy(before + r.graph.n_floats, r.optim.state[SP_OPTIM_STATE_M], bytes);
     OK(sp_optim_step(&r.optim, r.param, r.grad, squares(&r), 0, rates, &norm));
     assert_true(norm == 0);
     r.grad[r.graph.param[1].offset] = NAN;
@@ -318,7 +319,8 @@ TEST(nothing_moves_without_labels_or_finite_numbers)
     OK(sp_optim_step(&r.optim, r.param, r.grad, squares(&r), 4, rates, &norm));
     assert_true(isinf(norm));
     assert_memory_equal(before, r.param, bytes);
-    assert_memory_equal(before + r.graph.n_floats, r.optim.kept[SP_KEPT_M], bytes);
+    assert_memory_equal(before + r.graph.n_floats, r.optim.state[SP_OPTIM_STATE_M],
+                        bytes);
     assert_int_equal(r.optim.t, 1);
 }
 

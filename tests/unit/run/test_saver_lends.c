@@ -8,8 +8,8 @@
 #include <math.h>
 #include <unistd.h>
 
-#include "h5/sp_h5.h"
 #include "base/sp_fault.h"
+#include "h5/sp_h5.h"
 #include "run/sp_saver.h"
 
 typedef struct rig {
@@ -28,7 +28,7 @@ static void rig_open(rig *r)
     OK(sp_run_open(&r->run, test_folder(), alone()));
     case_new(&r->c, case_nets[0], NULL, 0);
     OK(sp_optim_create(&r->optim, &r->c.graph, &r->c.config, &r->c.backend));
-    assert_non_null(r->optim.kept[SP_KEPT_M]);
+    assert_non_null(r->optim.state[SP_OPTIM_STATE_M]);
     OK(sp_saver_create(&r->saver, &r->run, &r->c.net, &r->optim, &r->norm, 2));
     assert_false(sp_saver_collect(r->saver, true, &saved)); /* the thread is ready */
 }
@@ -46,7 +46,7 @@ static void set_arrays(rig *r, int step)
 {
     for (int64_t i = 0; i < r->c.graph.n_floats; i++) {
         r->c.net.param[i] = (float)(1000 * step + i % 100);
-        r->optim.kept[SP_KEPT_M][i] = -r->c.net.param[i];
+        r->optim.state[SP_OPTIM_STATE_M][i] = -r->c.net.param[i];
     }
     for (int64_t i = 0; i < r->c.graph.n_buffer_floats; i++)
         r->c.net.running[i] = (float)(1000 * step + i % 10);
@@ -59,15 +59,15 @@ static void check_file(rig *r, const char *path, int step)
     float *running = test_alloc((size_t)graph->n_buffer_floats * sizeof *running);
     sp_optim optim = r->optim;
 
-    for (int i = 0; i < SP_N_KEPT; i++)
-        if (optim.kept[i])
-            optim.kept[i] = test_alloc((size_t)graph->n_floats * sizeof(float));
+    for (int i = 0; i < SP_N_OPTIM_STATES; i++)
+        if (optim.state[i])
+            optim.state[i] = test_alloc((size_t)graph->n_floats * sizeof(float));
     OK(sp_checkpoint_read(path, graph, param, running, &optim, NULL));
     for (int p = 0; p < graph->n_params; p++)
         for (int64_t i = graph->param[p].offset;
              i < graph->param[p].offset + graph->param[p].count; i++) {
             assert_true(param[i] == (float)(1000 * step + i % 100));
-            assert_true(optim.kept[SP_KEPT_M][i] == -param[i]);
+            assert_true(optim.state[SP_OPTIM_STATE_M][i] == -param[i]);
         }
     for (int p = 0; p < graph->n_buffers; p++)
         assert_true(running[graph->buffer[p].offset] ==

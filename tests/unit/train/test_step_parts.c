@@ -6,9 +6,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "api/sp_step.h"
 #include "fixtures/shard_fixture.h"
 #include "train/sp_session.h"
-#include "api/sp_step.h"
 
 enum { SAMPLES = 4, MOST = 64 };
 
@@ -223,7 +223,7 @@ TEST(test_alone)
         if (pid == 0) {
             if (!freopen("alone.err", "w", stderr))
                 _exit(99);
-            sp_session_run_alone(g.resources.session, work, &rc);
+            sp_session_run_or_abort(g.resources.session, work, &rc);
             _exit(rc == SP_OK ? 0 : 98);
         }
         assert_int_equal(waitpid(pid, &status, 0), pid);

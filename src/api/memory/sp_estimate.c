@@ -1,0 +1,399 @@
+#include "api/memory/sp_estimate.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/sp_exact.h"
+#include "base/sp_machine.h"
+#include "base/sp_number.h"
+#include "data/sp_crop.h"
+#include "data/sp_mix.h"
+#include "data/sp_paste.h"
+#include "data/sp_voxel.h"
+#include "net/sp_fixed.h"
+#include "net/sp_net.h"
+#include "net/sp_optim_state.h"
+
+/* The memory of the program itself (MPI, HDF5, code, threads and heap, after a first
+ * checkpoint), and the addition for each other rank of the node. Measured with MPICH
+ * 4.0 in small runs: 21 to 31 MiB, and 20 to 35 MiB more of large pages that are in use
+ * only in part, which count only in small runs. Runs of 1 to 16 ranks take the same; a
+ * rank that exchanges messages with every other one takes 50 KiB more for each. */
+static const int64_t PROGRAM_BYTES = 46 << 20, NEIGHBOUR_BYTES = 64 << 10;
+/* PARAM_BYTES are kept for a parameter beyond its numbers, mostly HDF5's datasets of a
+ * checkpoint. Measured: minkunet101 with few channels needs 5 MiB more than its
+ * numbers. */
+enum { PARAM_BYTES = 20 << 10 };
+/* On a device up to a page at the end of each arena is reserved and not used. */
+enum { ARENAS = 15, PAGE_BYTES = 2 << 20 };
+
+sp_status sp_estimate_open(sp_estimator *f, const sp_estimated_run *what,
+                           bool is_training)
+{
+    const sp_buffer_rules rules = sp_buffer_rules_of(
+        what->backend, what->backend->ops->is_host, what->config->train.recompute,
+        what->config->train.deterministic == SP_DET_WORLD);
+
+    assert(what->graph && what->backend && what->backend->ops);
+    *f = (sp_estimator){.what = *what,
+                        .is_training = is_training,
+                        .n_slots = sp_loader_slots(what->config)};
+    SP_TRY(sp_lower(&f->low, what->graph, what->backend->precision == SP_BF16));
+    return sp_buffer_plan_create(&f->buffers, &f->low, &rules);
+}
+
+void sp_estimate_close(sp_estimator *f)
+{
+    sp_buffer_plan_destroy(&f->buffers);
+    sp_lowered_destroy(&f->low);
+    *f = (sp_estimator){0};
+}
+
+/* ---- without a batch ---- */
+
+/* The bytes of gradients and of the optimizer's state; on the host also of the limbs of
+ * exact sums. Ranks of one node read each other's gradients in shared memory, which
+ * counts again. */
+static int64_t training_bytes(const sp_estimated_run *what)
+{
+    const sp_config *config = what->config;
+    const bool is_exact = config->train.deterministic == SP_DET_WORLD;
+    int64_t each = (int64_t)sizeof(float);
+
+    if (what->backend->ops->is_host && is_exact)
+        each += SP_EXACT_LIMBS * (int64_t)sizeof(int64_t);
+    if (what->backend->ops->is_host && what->n_local > 1)
+        each += (int64_t)(is_exact ? SP_EXACT_LIMBS * sizeof(int64_t) : sizeof(float));
+    return each * what->graph->n_floats +
+           sp_optim_state_total(config, what->graph) * (int64_t)sizeof(float);
+}
+
+bool sp_estimate_is_inference(const sp_config *config, bool is_training)
+{
+    return !is_training && config->run.memory_mb == 0;
+}
+
+sp_status sp_estimate_fixed(sp_estimator *f, sp_fixed_estimate *fixed)
+{
+    const sp_estimated_run *what = &f->what;
+    const bool is_host = what->backend->ops->is_host;
+    const sp_fixed_rules rules = {
+        .is_low_memory = is_host,
+        .is_inference = sp_estimate_is_inference(what->config, f->is_training),
+        .is_exact =
+            f->is_training && what->config->train.deterministic == SP_DET_WORLD};
+
+    assert(what->n_local >= 1 && what->index_bytes >= 0);
+    SP_TRY(sp_fixed_size(&f->low, what->backend, &rules, &fixed->weights));
+    if (f->is_training)
+        fixed->weights += training_bytes(what);
+    if (is_host)
+        fixed->weights += (int64_t)PARAM_BYTES * what->graph->n_params;
+    fixed->weights += what->beside_bytes;
+    fixed->program =
+        PROGRAM_BYTES + NEIGHBOUR_BYTES * (what->n_local - 1) + what->index_bytes;
+    fixed->program += what->merging_bytes + what->unpacked_bytes;
+    if (f->is_training)
+        fixed->program += sp_bank_bytes(what->config);
+    if (!is_host)
+        fixed->program = ARENAS * PAGE_BYTES;
+    return SP_OK;
+}
+
+sp_status sp_estimate_fit(const sp_estimated_run *what, bool is_training,
+                          int64_t memory, int64_t *weights)
+{
+    const char *subject = is_training ? "weights, gradients and optimizer state of the "
+                                        "network"
+                          : what->beside_bytes ? "weights of all models"
+                                               : "weights of the network";
+    const char *less = what->beside_bytes ? "average fewer models"
+                                          : "take a smaller network (net.width)";
+    const double mib = 1 << 20;
+    const int64_t machine = (int64_t)sp_machine_memory();
+    const int64_t there = memory ? memory : machine;
+    sp_fixed_estimate fixed = {0, 0};
+    sp_estimator f;
+    sp_status rc = sp_estimate_open(&f, what, is_training);
+
+    assert(memory >= 0);
+    if (rc == SP_OK)
+        rc = sp_estimate_fixed(&f, &fixed);
+    sp_estimate_close(&f);
+    SP_TRY(rc);
+    if (weights)
+        *weights = fixed.weights;
+    if (!what->backend->ops->is_host)
+        return SP_OK;
+    /* The ranks of a node share the program's pages, but not their weights. */
+    if (fixed.weights + fixed.program <= there && memory == 0 &&
+        fixed.weights * what->n_local + fixed.program > machine)
+        return SP_FAIL(SP_EMEM,
+                       "the %d ranks of this node need about %.1f MiB each for the %s "
+                       "and %.1f MiB for the program, expected at most the %.1f MiB of "
+                       "this machine together: start fewer ranks on a node, or %s",
+                       what->n_local, (double)fixed.weights / mib, subject,
+                       (double)fixed.program / mib, (double)machine / mib, less);
+    if (fixed.weights + fixed.program <= there)
+        return SP_OK;
+    return SP_FAIL(SP_EMEM,
+                   "a rank needs about %.1f MiB for the %s and %.1f MiB for the "
+                   "program, expected at most the %.1f MiB %s: %s, or %s",
+                   (double)fixed.weights / mib, subject, (double)fixed.program / mib,
+                   (double)there / mib, memory ? "of run.memory_mb" : "of this machine",
+                   memory ? "give it more" : "take another machine", less);
+}
+
+/* ---- with a batch ---- */
+
+/* The scratch of the loss. */
+static int64_t loss_operation(const sp_estimated_run *what, const sp_load *load)
+{
+    const sp_node *last = &what->graph->node[what->graph->n_nodes - 1];
+    const sp_loss_rule rule = sp_net_loss_rule(what->config);
+    const sp_backend be = {.ops = what->backend->ops,
+                           .precision = what->backend->precision,
+                           .threads = what->n_threads};
+
+    return be.ops->loss_bytes(
+        &be, &rule, last->level < 0 ? load->n_samples : load->voxels[last->level],
+        last->c_out, load->n_samples);
+}
+
+/* The scratch of the operations of a training. Only the gradient of the logits is
+ * rounded. */
+static int64_t operations(const sp_estimated_run *what, const sp_load *load)
+{
+    sp_conv_bytes most = {0, 0};
+
+    for (int i = 0; i < what->graph->n_nodes; i++) {
+        const sp_node *node = &what->graph->node[i];
+        const int K = node->kernel * node->kernel * node->kernel;
+        const int64_t rows =
+            node->level < 0 ? load->n_samples : load->voxels[node->level];
+        sp_conv_bytes bytes;
+
+        if (node->op != SP_OP_CONV)
+            continue;
+        bytes = what->backend->ops->conv_bytes(
+            what->backend, K, node->c_in, node->c_out, load->n_samples, rows,
+            node->map < 0 ? rows : load->pairs[node->map]);
+        most.sums = sp_most(most.sums, bytes.sums);
+        if (i == what->graph->n_nodes - 1)
+            most.rounded = bytes.rounded;
+    }
+    return sp_most(most.sums, loss_operation(what, load)) + most.rounded;
+}
+
+static bool is_mixing(const sp_estimator *f)
+{
+    const sp_config *config = f->what.config;
+
+    return f->is_training && config->augment.mix != SP_MIX_NONE &&
+           config->augment.mix_p > 0;
+}
+
+/* The bytes of a batch's predictions on their way to the file: on rank 0 all ranks'
+ * predictions too. */
+static int64_t result_bytes(const sp_estimated_run *what, const sp_load *load)
+{
+    const int64_t logits = what->config->run.logits ? 4 * what->graph->n_classes : 0;
+
+    if (!what->is_predicting)
+        return 0;
+    return (load->stored * (2 + logits) + load->points * 10) * (1 + what->n_ranks);
+}
+
+/* The bytes of probabilities: the sums of the batch's voxels, and if blocks are merged
+ * also sums on their way to other ranks and from them, in buffers that grow by
+ * doubling. A voxel goes to its own block and to the blocks with points in it. */
+static int64_t probability_bytes(const sp_estimated_run *what, const sp_load *load)
+{
+    const sp_config *config = what->config;
+    const int64_t row = 8 * (int64_t)what->graph->n_classes;
+
+    if (!config->eval.merge)
+        return what->n_views > 1 ? load->stored * (row + 4) : 0;
+    return load->stored * row + 4 * 2 * load->stored * (row + 4) +
+           4 * (load->points + load->context) * 12;
+}
+
+void sp_estimate_step(sp_estimator *f, const sp_load *load, int64_t part[SP_PARTS])
+{
+    const sp_estimated_run *what = &f->what;
+    const sp_backend_ops *ops = what->backend->ops;
+    const sp_plan_spec *spec = &what->graph->spec;
+    const bool may_move = f->is_training && what->has_subvoxel;
+    const sp_loader_shape shape = {
+        .n_columns = what->n_columns,
+        .n_readers = what->config->data.readers,
+        .n_planners = what->config->data.planners,
+        .has_subvoxel = what->has_subvoxel,
+        .is_training = f->is_training,
+        .verify = what->config->data.verify,
+        .is_merging = what->factor > 1 || is_mixing(f) ||
+                      (f->is_training && sp_paste_is_on(what->config)) ||
+                      (f->is_training ? may_move && sp_augment_merges(what->config)
+                                      : what->has_scaled_views),
+        .is_displacing = may_move && sp_augment_displaces(what->config),
+        .is_mixing = is_mixing(f)};
+    const sp_loader_bytes loader = sp_loader_size(
+        &shape, load->n_samples, load->stored,
+        f->is_training ? 0 : load->points + load->context, load->voxels[0],
+        ops->plan_scratch_bytes(spec, load->voxels, load->above, load->pairs));
+    const sp_buffer_bytes net = sp_buffer_plan_measure(&f->buffers, load->voxels,
+                                                       load->n_samples, f->is_training);
+    const int64_t plan =
+        ops->plan_bytes(spec, load->n_samples, load->voxels, load->pairs);
+
+    assert(f->n_slots > 0 && load->n_samples >= 0);
+    part[SP_ACTIVATIONS] = (int64_t)(net.matrices + net.vectors);
+    part[SP_BATCHES] = f->n_slots * (loader.device + plan);
+    if (!ops->is_host) {
+        part[SP_SCRATCH] =
+            f->is_training ? operations(what, load) : loss_operation(what, load);
+        return;
+    }
+    part[SP_BATCHES] += f->n_slots * loader.slot;
+    part[SP_SCRATCH] = loader.scratch + operations(what, load);
+    /* predictions as written by the loss, and as counted */
+    if (!f->is_training)
+        part[SP_SCRATCH] += 2 * 4 * load->voxels[0] + result_bytes(what, load) +
+                            probability_bytes(what, load);
+}
+
+/* ---- the plan of a sample ---- */
+
+/* Crops both samples as the loader does. */
+static sp_status estimate_crop(const sp_estimated_run *what, const sp_dataset *set,
+                               sp_sample stored[2], const sp_planned *of,
+                               sp_arena *arena)
+{
+    const uint64_t seed = (uint64_t)what->config->train.seed;
+
+    if (of->epoch < 0 || !sp_crop_is_on(what->config))
+        return SP_OK;
+    for (int i = 0; i < 2; i++) {
+        const sp_crop drawn =
+            sp_crop_draw(what->config, i ? sp_mix_partner_seed(seed) : seed,
+                         (uint64_t)of->epoch, of->sample);
+
+        if (stored[i].n)
+            SP_TRY(sp_crop_apply(what->config, &drawn, set->voxel_size, what->n_columns,
+                                 arena, &stored[i]));
+    }
+    return SP_OK;
+}
+
+/* Voxelizes stored[0], mixed with stored[1] if that is a partner with voxels. */
+static sp_status estimate_voxelize(const sp_estimated_run *what, const sp_dataset *set,
+                                   const sp_sample stored[2], const sp_planned *of,
+                                   sp_arena *arena, sp_voxels *voxels)
+{
+    sp_mixer mixer = {.config = what->config,
+                      .set = set,
+                      .factor = what->factor,
+                      .n_columns = what->n_columns};
+    sp_augment augment = sp_augment_none();
+    bool *is_pasted;
+    sp_mix mix;
+    sp_status rc;
+
+    if (of->epoch >= 0)
+        augment = sp_augment_draw(what->config, set->has_subvoxel,
+                                  (uint64_t)what->config->train.seed,
+                                  (uint64_t)of->epoch, of->sample);
+    augment.range = of->is_in_range ? &what->config->eval.range : NULL;
+    augment.stored_edge = set->voxel_size;
+    if (of->partner < 0 || stored[1].n == 0)
+        return sp_voxelize(&stored[0], &augment, what->factor, what->n_columns, NULL,
+                           NULL, arena, voxels);
+    SP_TRY(sp_mix_classes(what->config, set, &is_pasted));
+    mixer.is_pasted = is_pasted;
+    mix = sp_mix_draw_always(what->config, set->has_subvoxel, set->n_samples,
+                             (uint64_t)of->epoch, of->sample);
+    rc = sp_mix_voxelize(&mixer, &mix, &stored[0], &stored[1], arena, voxels);
+    free(is_pasted);
+    return rc;
+}
+
+static sp_status plan_sample(const sp_estimated_run *what, const sp_dataset *set,
+                             sp_sample stored[2], const sp_planned *of, sp_arena *arena,
+                             sp_plan *plan)
+{
+    sp_backend host = {.ops = sp_backend_find("cpu")};
+    int32_t row[2] = {0, 0};
+    sp_voxels voxels = {0};
+
+    SP_TRY(estimate_crop(what, set, stored, of, arena));
+    if (stored[0].n)
+        SP_TRY(estimate_voxelize(what, set, stored, of, arena, &voxels));
+    row[1] = voxels.n;
+    return host.ops->plan_build(&host, &what->graph->spec, voxels.coords, row, 1, arena,
+                                plan);
+}
+
+static void read_load(const sp_plan *plan, const sp_sample stored[2], int64_t n_stored,
+                      sp_load *load)
+{
+    *load = (sp_load){.n_samples = 1, .stored = n_stored, .points = stored[0].n_points};
+    for (int i = 0; i < plan->n_levels; i++)
+        load->voxels[i] = plan->level[i].n;
+    for (int i = 0; i < plan->n_maps; i++)
+        load->pairs[i] = plan->map[i].pairs;
+    load->above = plan->above;
+}
+
+int64_t sp_estimate_partner(const sp_estimated_run *what, const sp_dataset *set,
+                            int64_t sample, int64_t epoch)
+{
+    assert(0 <= sample && sample < set->n_samples);
+    if (epoch < 0 || what->config->augment.mix_p == 0)
+        return -1;
+    return sp_mix_draw_always(what->config, set->has_subvoxel, set->n_samples,
+                              (uint64_t)epoch, sample)
+        .partner;
+}
+
+int64_t sp_estimate_context(const sp_estimated_run *what, const sp_dataset *set,
+                            int64_t sample)
+{
+    return what->config->eval.merge ? sp_dataset_context(set, sample) : 0;
+}
+
+sp_status sp_estimate_load(const sp_estimated_run *what, const sp_dataset *set,
+                           const sp_planned *of, int64_t room, sp_load *load)
+{
+    const sp_sample_request request = {.columns = what->columns,
+                                       .n_columns = what->n_columns};
+    sp_arena arena = {0}, scratch = {0};
+    sp_sample stored[2] = {{0}, {0}};
+    sp_plan plan = {0};
+    int64_t n_stored;
+    sp_status rc;
+
+    assert(room >= 0 && 0 <= of->sample && of->sample < set->n_samples);
+    /* Half of the room is for the plan, half for what planning needs meanwhile. */
+    rc = sp_arena_create(&arena, (size_t)room / 2, "foreseen plan");
+    if (rc == SP_OK)
+        rc = sp_arena_create(&scratch, (size_t)room / 2, "foreseen plan's scratch");
+    arena.scratch = &scratch;
+    if (rc == SP_OK)
+        rc = sp_sample_read(set, of->sample, &request, &stored[0]);
+    if (rc == SP_OK && of->partner >= 0)
+        rc = sp_sample_read(set, of->partner, &request, &stored[1]);
+    n_stored = stored[0].n + stored[1].n;
+    if (rc == SP_OK)
+        rc = plan_sample(what, set, stored, of, &arena, &plan);
+    read_load(&plan, stored, n_stored, load);
+    if (set->has_points)
+        load->points = sp_dataset_points(set, of->sample);
+    load->context = sp_estimate_context(what, set, of->sample);
+    sp_arena_destroy(&arena);
+    sp_arena_destroy(&scratch);
+    sp_sample_destroy(&stored[0]);
+    sp_sample_destroy(&stored[1]);
+    return rc;
+}

@@ -1,0 +1,99 @@
+#include "data/sp_single_batch.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "data/sp_loader_slot.h"
+
+struct sp_single_batch {
+    sp_loader_options options;
+    loader_filler filler;
+    loader_slot slot;
+    int64_t id;
+};
+
+static sp_status open_single(sp_single_batch *s)
+{
+    const sp_backend_ops *ops = s->options.backend->ops;
+
+    SP_TRY(sp_voxel_factor(s->options.config, s->options.set, &s->filler.factor));
+    SP_TRY(sp_arena_create(&s->filler.scratch, 0, "batch scratch"));
+    SP_TRY(sp_arena_create(&s->slot.host, 0, "batch rows"));
+    SP_TRY(ops->arena_create(&s->slot.device, 0, "batch"));
+    s->slot.sample = calloc(1, sizeof *s->slot.sample);
+    return s->slot.sample ? SP_OK : SP_FAIL(SP_EMEM, "no memory for a sample");
+}
+
+sp_status sp_single_batch_create(sp_single_batch **single,
+                                 const sp_loader_options *options)
+{
+    sp_single_batch *s = calloc(1, sizeof *s);
+    sp_status rc;
+
+    *single = s;
+    if (!s)
+        return SP_FAIL(SP_EMEM, "no memory for a batch");
+    s->options = *options;
+    s->options.is_training = false;
+    s->filler.options = &s->options;
+    rc = open_single(s);
+    if (rc != SP_OK) {
+        sp_single_batch_destroy(s);
+        *single = NULL;
+    }
+    return rc;
+}
+
+void sp_single_batch_destroy(sp_single_batch *s)
+{
+    if (!s)
+        return;
+    sp_loader_slot_destroy(&s->slot, s->options.backend);
+    sp_arena_destroy(&s->filler.scratch);
+    free(s);
+}
+
+sp_status sp_single_batch_fill(sp_single_batch *s, const sp_sample *sample, int view)
+{
+    loader_slot *slot = &s->slot;
+    sp_status rc;
+
+    assert(slot->state == SLOT_FREE);
+    sp_arena_reset(&slot->host);
+    sp_arena_reset(&slot->device);
+    s->id = sample->id;
+    slot->sample[0] = *sample;
+    slot->sample_id = &s->id;
+    slot->batch = (sp_batch){.view = view,
+                             .n_micro = 1,
+                             .step_samples = 1,
+                             .n_samples = 1,
+                             .n_reads = 1,
+                             .sample_id = &s->id};
+    slot->n_taken = slot->n_read = 1;
+    slot->state = SLOT_READING;
+    rc = sp_loader_slot_voxelize(&s->filler, slot);
+    if (rc == SP_OK)
+        rc = sp_loader_slot_plan(&s->filler, slot);
+    slot->state = rc == SP_OK ? SLOT_READY : SLOT_FREE;
+    return rc;
+}
+
+sp_status sp_single_batch_use(sp_single_batch *s, sp_batch **batch)
+{
+    sp_backend *be = s->options.backend;
+
+    assert(s->slot.state == SLOT_READY);
+    s->slot.state = SLOT_TAKEN;
+    *batch = &s->slot.batch;
+    return be->ops->arena_pass(be, &s->slot.device, SP_USE_BEGIN);
+}
+
+sp_status sp_single_batch_recycle(sp_single_batch *s)
+{
+    sp_backend *be = s->options.backend;
+
+    assert(s->slot.state == SLOT_TAKEN);
+    s->slot.state = SLOT_FREE;
+    return be->ops->arena_pass(be, &s->slot.device, SP_USE_END);
+}

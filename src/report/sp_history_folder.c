@@ -1,0 +1,142 @@
+/* All of a run folder but its lines. */
+#include <assert.h>
+#include <dirent.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/sp_file.h"
+#include "checkpoint/sp_checkpoint.h"
+#include "deck/sp_deck.h"
+#include "report/sp_history.h"
+
+/* Reads a small file of the folder; NULL if it does not exist or cannot be read. The
+ * latter adds a note. */
+static char *history_read_text(sp_history *history, const char *name)
+{
+    char path[PATH_MAX], *text;
+
+    if (access(sp_file_in(history->dir, name, path), F_OK) != 0)
+        return NULL;
+    if (sp_file_read(path, &text, NULL) == SP_OK)
+        return text;
+    sp_history_note(history, "%s", sp_error_last()->message);
+    return NULL;
+}
+
+/* ---- deck ---- */
+
+/* Uses the deck that best.h5 holds. */
+static char *read_checkpoint_deck(const sp_history *history)
+{
+    char path[PATH_MAX];
+    sp_checkpoint_state state = {0};
+    sp_normalization normalization = {0};
+    char *deck = NULL;
+
+    sp_file_in(history->dir, "checkpoints/best.h5", path);
+    if (access(path, R_OK) == 0 &&
+        sp_checkpoint_read_state(path, &state, &normalization) == SP_OK) {
+        deck = state.deck;
+        state.deck = NULL;
+    }
+    sp_checkpoint_state_destroy(&state);
+    sp_normalization_destroy(&normalization);
+    return deck;
+}
+
+static sp_status history_read_deck(sp_history *history)
+{
+    sp_config config = {0};
+    sp_status rc = SP_OK;
+
+    history->deck = history_read_text(history, "deck.resolved");
+    if (!history->deck)
+        history->deck = read_checkpoint_deck(history);
+    if (!history->deck) {
+        sp_history_note(history,
+                        "There is no deck.resolved, so its keys are not compared.");
+        return SP_OK;
+    }
+    if (sp_config_parse(&config, history->deck, "deck.resolved", 0, NULL) == SP_OK) {
+        history->deck_value =
+            calloc((size_t)sp_config_n_keys(), sizeof *history->deck_value);
+        for (int i = 0; history->deck_value && i < sp_config_n_keys(); i++)
+            history->deck_value[i] = sp_config_value(&config, sp_config_key(i));
+        if (!history->deck_value)
+            rc = SP_FAIL(SP_EMEM, "no memory for the keys of a deck");
+    } else
+        sp_history_note(history, "deck.resolved cannot be read: %s",
+                        sp_error_last()->message);
+    sp_config_destroy(&config);
+    return rc;
+}
+
+/* ---- checkpoints ---- */
+
+static int history_by_name(const void *a, const void *b)
+{
+    const sp_history_file *x = a, *y = b;
+
+    return strcmp(x->name, y->name);
+}
+
+static sp_status read_checkpoints(sp_history *history)
+{
+    char path[PATH_MAX], file[PATH_MAX];
+    DIR *folder = opendir(sp_file_in(history->dir, "checkpoints", path));
+    struct dirent *entry;
+    sp_status rc = SP_OK;
+
+    while (folder && rc == SP_OK && (entry = readdir(folder))) {
+        const size_t n = strlen(entry->d_name);
+        struct stat st;
+
+        if (n < 4 || strcmp(entry->d_name + n - 3, ".h5") != 0 ||
+            snprintf(file, sizeof file, "%s/%s", path, entry->d_name) >=
+                (int)sizeof file ||
+            stat(file, &st) != 0)
+            continue;
+        rc = sp_history_grow((void **)&history->checkpoint, history->n_checkpoints,
+                             sizeof *history->checkpoint);
+        if (rc == SP_OK)
+            history->checkpoint[history->n_checkpoints++] =
+                (sp_history_file){strdup(entry->d_name), (int64_t)st.st_size};
+        if (rc == SP_OK && !history->checkpoint[history->n_checkpoints - 1].name)
+            rc = SP_FAIL(SP_EMEM, "no memory for the names of checkpoints");
+    }
+    if (folder)
+        closedir(folder);
+    if (rc == SP_OK && history->n_checkpoints > 0)
+        qsort(history->checkpoint, (size_t)history->n_checkpoints,
+              sizeof *history->checkpoint, history_by_name);
+    return rc;
+}
+
+sp_status sp_history_read_folder(sp_history *history)
+{
+    char path[PATH_MAX], *pictures;
+    sp_status rc = SP_OK;
+
+    assert(history->dir);
+    history->has_state = sp_run_read_state(history->dir, "", &history->state) == SP_OK;
+    if (!history->has_state &&
+        access(sp_file_in(history->dir, "status.json", path), F_OK) == 0)
+        sp_history_note(history, "status.json cannot be read: %s",
+                        sp_error_last()->message);
+    if (access(sp_file_in(history->dir, "heartbeat.bin", path), F_OK) == 0 &&
+        sp_heartbeat_read(path, &history->rank, &history->n_ranks) != SP_OK) {
+        history->n_ranks = 0;
+        sp_history_note(history, "heartbeat.bin cannot be read: %s",
+                        sp_error_last()->message);
+    }
+    SP_TRY(history_read_deck(history));
+    SP_TRY(read_checkpoints(history));
+    pictures = history_read_text(history, "pictures/pictures.json");
+    if (pictures)
+        rc = sp_history_take_pictures(history, pictures);
+    free(pictures);
+    return rc;
+}
