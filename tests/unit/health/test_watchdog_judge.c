@@ -20,12 +20,12 @@ static void judge(void (*change)(sp_watchdog *w, double now))
     sp_heartbeat beat = {0};
     sp_comm comm = {.rank = 1, .size = 2};
     sp_run run = {.comm = &comm, .dir = "", .beat = &beat, .beats = &beats};
-    sp_watched row[2] = {{.signs.is_waiting = true,
+    sp_watched row[2] = {{.status.is_waiting = true,
                           .state = SP_WATCHED_LINKED,
                           .heard_s = now,
                           .changed_s = now,
                           .worked_s = then},
-                         {.signs = {.rank = 1, .is_waiting = true},
+                         {.status = {.rank = 1, .is_waiting = true},
                           .heard_s = now,
                           .changed_s = now,
                           .worked_s = then}};
@@ -125,7 +125,7 @@ TEST(a_rank_that_has_ended_is_neither_waiting_nor_lost)
 static void end_badly(sp_watchdog *w, double now)
 {
     end_well(w, now);
-    w->row[0].signs.code = SP_EDATA;
+    w->row[0].status.code = SP_EDATA;
 }
 
 /* The others would wait for it; it has said itself what failed. */
@@ -139,15 +139,15 @@ TEST(a_rank_that_ended_with_an_error_takes_the_others_along)
 
 NOBODY_IS_BLAMED(a_rank_that_was_never_heard_is_not_lost,
                  w->row[0].state = SP_WATCHED_ABSENT;
-                 w->row[0].signs.is_waiting = false;
+                 w->row[0].status.is_waiting = false;
                  w->row[0].changed_s = now - 2 * MARGIN_S)
 
 static void hang(sp_watchdog *w, double now)
 {
-    w->row[1].signs.is_waiting = false;
+    w->row[1].status.is_waiting = false;
     w->row[0].changed_s = now - 2 * MARGIN_S;
     w->row[1].changed_s = now - 3 * MARGIN_S;
-    strcpy(w->row[1].signs.host, "here");
+    strcpy(w->row[1].status.host, "here");
 }
 
 TEST(the_rank_that_has_made_no_progress_for_longest_is_named)
@@ -161,8 +161,8 @@ TEST(nobody_gets_slower_while_no_step_ends)
 {
     sp_comm comm = {.size = 2};
     sp_run run = {.comm = &comm, .dir = ""};
-    sp_watched row[2] = {{.signs = {.step = 7, .own_s = 1}},
-                         {.signs = {.rank = 1, .step = 7, .own_s = 3}}};
+    sp_watched row[2] = {{.status = {.step = 7, .own_s = 1}},
+                         {.status = {.rank = 1, .step = 7, .own_s = 3}}};
     sp_watchdog w = {.run = &run, .limit_s = LIMIT_S, .row = row, .n_rows = 2};
 
     sp_watchdog_judge_speed(&w);
@@ -170,7 +170,7 @@ TEST(nobody_gets_slower_while_no_step_ends)
     row[1].slow_s -= LIMIT_S;
     sp_watchdog_judge_speed(&w);
     assert_false(row[1].is_slow_told);
-    row[0].signs.step = row[1].signs.step = 8;
+    row[0].status.step = row[1].status.step = 8;
     sp_watchdog_judge_speed(&w);
     assert_true(row[1].is_slow_told);
 }
@@ -181,13 +181,13 @@ TEST(a_slow_rank_is_named_once)
 {
     sp_comm comm = {.size = 2};
     sp_run run = {.comm = &comm, .dir = ""};
-    sp_watched row[2] = {{.signs = {.own_s = 1}}, {.signs = {.rank = 1, .own_s = 3}}};
+    sp_watched row[2] = {{.status = {.own_s = 1}}, {.status = {.rank = 1, .own_s = 3}}};
     sp_watchdog w = {.run = &run, .limit_s = LIMIT_S, .row = row, .n_rows = 2};
     const char *first;
 
     test_capture(2);
     for (int step = 1; step <= 5; step++) {
-        row[0].signs.step = step;
+        row[0].status.step = step;
         sp_watchdog_judge_speed(&w);
         row[1].slow_s -= LIMIT_S;
     }

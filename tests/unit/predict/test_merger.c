@@ -12,6 +12,8 @@ enum { POINTS = 900, CLASSES = 3, MOST = 8, CELL = 2, WIDE = 40, ABSENT = 5, BAR
 
 static sp_comm comm;
 
+static char scan_names[] = "a\0b";
+
 typedef struct world {
     double xy[POINTS][2];
     sp_shard shard;
@@ -19,6 +21,7 @@ typedef struct world {
     sp_sample sample[MOST];
     int64_t point_offset[MOST + 1], context_offset[MOST + 1];
     char *scan[MOST];
+    int64_t scan_begin[MOST]; /* in scan_names */
     sp_block block[MOST];
     uint64_t *voxel_sum[MOST];
     int row[POINTS];       /* of the point among those of its block */
@@ -128,6 +131,7 @@ static void build(world *w, bool is_reversed)
         const int64_t b = is_b ? 0 : number[k];
 
         w->scan[s] = is_b ? "b" : "a";
+        w->scan_begin[s] = is_b ? 2 : 0;
         w->block[s] =
             (sp_block){.low = {10.0 * (double)(b % 3), 10.0 * (double)(b / 3)},
                        .margin = is_b ? 0 : 3,
@@ -145,7 +149,7 @@ static void build(world *w, bool is_reversed)
                           .has_blocks = true,
                           .point_offset = w->point_offset,
                           .context_offset = w->context_offset,
-                          .scan = w->scan,
+                          .scan = {.begin = w->scan_begin, .bytes = scan_names},
                           .block = w->block};
     for (int s = 0; s < 5; s++)
         fill(w, s);
