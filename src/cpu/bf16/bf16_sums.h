@@ -59,6 +59,23 @@ static void begin_sums(const panel_sums *p)
     }
 }
 
+/* The rows of a residual are fetched this far ahead: half of an evaluation's epilogue
+ * waited for them, since a tile's sums have displaced them. */
+enum { RES_AHEAD = 8 };
+
+INLINE void fetch_res_row(const panel_sums *p, int64_t i)
+{
+    const sp_tensor *res = &p->c->norm->res;
+    const size_t size = res->elem == SP_ELEM_BF16 ? sizeof(uint16_t) : sizeof(float);
+    const char *row;
+
+    if (!res->data || i >= p->t->end)
+        return;
+    row = sp_row_bytes(*res, i) + (size_t)p->at * size;
+    for (size_t b = 0; b < (size_t)p->width * size; b += 64)
+        __builtin_prefetch(row + b, 0, 2);
+}
+
 /* The norm, the addition and the activation of a row of sums, before it is rounded:
  * in fp32, so that the convolution's own output is never rounded. `res` may be the row
  * that is written afterwards. */
@@ -70,19 +87,21 @@ static void bf16_finish_row(const panel_sums *p, int64_t i, float *__restrict su
     const float slope = norm->slope;
     const int width = p->width;
 
-    for (int j = 0; j < width; j++)
-        sum[j] = __builtin_fmaf(sum[j], scale[j], shift[j]);
+#define FINISH(RES)                                                                    \
+    for (int j = 0; j < width; j++) {                                                  \
+        float x = __builtin_fmaf(sum[j], scale[j], shift[j]) RES;                      \
+        sum[j] = x > 0 ? x : slope * x;                                                \
+    }
     if (norm->res.data && norm->res.elem == SP_ELEM_BF16) {
         const uint16_t *__restrict res = sp_row_bf16(norm->res, i) + p->at;
-        for (int j = 0; j < width; j++)
-            sum[j] += sp_bf16_to_float(res[j]);
+        FINISH(+sp_bf16_to_float(res[j]))
     } else if (norm->res.data) {
         const float *__restrict res = sp_row(norm->res, i) + p->at;
-        for (int j = 0; j < width; j++)
-            sum[j] += res[j];
+        FINISH(+res[j])
+    } else {
+        FINISH()
     }
-    for (int j = 0; j < width; j++)
-        sum[j] = sum[j] > 0 ? sum[j] : slope * sum[j];
+#undef FINISH
 }
 
 static void write_rows(const panel_sums *p)
@@ -90,8 +109,10 @@ static void write_rows(const panel_sums *p)
     const int width = p->width;
 
     for (int64_t i = p->t->row; i < p->t->end; i++) {
-        if (p->c->norm)
+        if (p->c->norm) {
+            fetch_res_row(p, i + RES_AHEAD);
             bf16_finish_row(p, i, p->sum + (i - p->t->row) * p->ld);
+        }
         const float *__restrict sum = p->sum + (i - p->t->row) * p->ld;
         if (p->c->y.elem == SP_ELEM_BF16) {
             uint16_t *__restrict y = sp_row_bf16(p->c->y, i) + p->at;
