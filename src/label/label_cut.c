@@ -25,13 +25,17 @@ sp_status label_cut_begin(label_cut **cut, sp_comm *comm, const label_store *sto
         .comm = comm, .vox = store->vox, .scan = store->scan, .store = *store};
     snprintf(c->path, sizeof c->path, "%s", path);
     vox_part_path(c->path, part, c->own_path, sizeof c->own_path);
+    c->is_damaged = calloc((size_t)c->vox->n_inputs, 1);
+    if (!c->is_damaged)
+        return SP_FAIL(SP_EMEM, "no memory for the neighbours of a scan");
     c->part = (vox_cut){.options = c->vox,
                         .file = c->scan,
                         .part = part,
                         .n_parts = comm->size,
                         .path = c->own_path,
                         .done = c->store.done,
-                        .n_done = c->store.n_done};
+                        .n_done = c->store.n_done,
+                        .is_damaged = c->is_damaged};
     SP_TRY(vox_cut_open(&c->part, codes));
     return sp_task_start(&c->task, run_part, c);
 }
@@ -51,15 +55,23 @@ static sp_status choose_window_layout(label_cut *c, vox_layout *layout)
     return sp_comm_agree(c->comm, rc);
 }
 
-/* If a rank has seen a damaged neighbour, later scans have no block from this one.
- * Collective. */
-static sp_status check_neighbours(label_cut *c)
+/* Cuts again without the neighbours that a rank has found to be damaged: how much of them
+ * it read before depends on the number of ranks. Later scans have no block from this one
+ * then. Collective, agreed. */
+static sp_status leave_out_damaged(label_cut *c, const vox_layout *layout)
 {
     unsigned char is_partial = c->part.is_partial;
 
     SP_TRY(sp_comm_allreduce(c->comm, SP_SCOPE_WORLD, &is_partial, 1, SP_U8, SP_MAX));
-    if (is_partial)
+    while (is_partial) {
         c->store.own = LABEL_NO_EXTENT;
+        SP_TRY(sp_comm_allreduce(c->comm, SP_SCOPE_WORLD, c->is_damaged,
+                                 c->vox->n_inputs, SP_U8, SP_MAX));
+        SP_TRY(sp_comm_agree(c->comm, vox_cut_run(&c->part, layout)));
+        is_partial = c->part.is_partial;
+        SP_TRY(
+            sp_comm_allreduce(c->comm, SP_SCOPE_WORLD, &is_partial, 1, SP_U8, SP_MAX));
+    }
     return SP_OK;
 }
 
@@ -93,7 +105,8 @@ sp_status label_cut_take(label_cut *c)
     assert(!c->parts.share && "it is taken once");
     SP_TRY(sp_comm_agree(c->comm, sp_task_join(&c->task)));
     SP_TRY(choose_layout(c, &layout));
-    SP_TRY(check_neighbours(c));
+    if (vox_layout_blocks(&layout) > 0)
+        SP_TRY(leave_out_damaged(c, &layout));
     vox_cut_close(&c->part);
     if (vox_layout_blocks(&layout) == 0)
         return SP_OK;
@@ -123,5 +136,6 @@ void label_cut_free(label_cut *c)
     vox_parts_close(&c->parts);
     label_store_close(&c->store);
     free(c->piece);
+    free(c->is_damaged);
     free(c);
 }

@@ -25,6 +25,7 @@ typedef struct label_cut {
     char own_path[(int)LABEL_PATH + VOX_PART_ROOM]; /* this rank's file */
     /* This rank's, until it is taken. */
     vox_cut part;
+    unsigned char *is_damaged; /* [vox->n_inputs] */
     sp_task task;
     vox_parts parts;  /* all, once it is taken */
     vox_piece *piece; /* [n_pieces] the same on all ranks */

@@ -343,7 +343,7 @@ static sp_status add_neighbours(vox_cutter *c, int n_parts)
         const vox_rim_part part = {f, c->cut->part, n_parts};
         sp_status rc;
 
-        if (f == c->cut->file ||
+        if (f == c->cut->file || c->cut->is_damaged[f] ||
             !vox_extent_is_near(&c->reach, &c->options->extent[f], 0))
             continue;
         rc = vox_rim_each(c->options, &part, &c->reach, put_neighbour, c);
@@ -351,8 +351,9 @@ static sp_status add_neighbours(vox_cutter *c, int n_parts)
             SP_TRY(rc);
             continue;
         }
-        c->cut->is_partial = true; /* points read before the damage are kept */
-        sp_log_warn("%s is damaged, and only a part of it is context: %s",
+        c->cut->is_partial = true;
+        c->cut->is_damaged[f] = 1;
+        sp_log_warn("%s is damaged: no other scan has its points as context: %s",
                     c->options->input[f], sp_error_last()->message);
     }
     return SP_OK;
@@ -565,6 +566,7 @@ sp_status vox_cut_open(vox_cut *cut, vox_codes *codes)
 
     assert(file >= 0 && file < o->n_inputs && o->block > 0);
     assert(0 <= cut->part && cut->part < cut->n_parts && cut->path);
+    assert(cut->is_damaged || !(o->buffer > 0));
     cut->own = c;
     if (!c)
         return SP_FAIL(SP_EMEM, "%s: no memory to cut it", o->input[file]);

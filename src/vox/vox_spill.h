@@ -65,9 +65,13 @@ typedef struct vox_cut {
     const char *path;
     const vox_block_number *done; /* [n_done] blocks that are done; borrowed */
     int64_t n_done;
+    /* [n_inputs] 1: damaged, and no context. vox_cut_run marks those that it finds; cut
+     * again without them, since blocks have their points before the damage. Borrowed;
+     * NULL without a buffer. */
+    unsigned char *is_damaged;
     /* All else is zero before vox_cut_open. */
     vox_box found;     /* around the part's points within the bounds */
-    bool is_partial;   /* another input is damaged, and its blocks lack a part of it */
+    bool is_partial;   /* an input was found to be damaged, and is in blocks in part */
     int64_t n_void;    /* its rows without a point */
     vox_layout layout; /* used to cut it; n_blocks are 0: it was only measured */
     struct vox_cutter *own;

@@ -114,6 +114,15 @@ for n in 1 2 3; do
     run $n 3 label r in/a.las bad.laz in/b.laz --out damaged --block $block run.threads=1
     one_diagnosis 'bad.laz: '
 done
+# It is context of no other scan, on any number of ranks: nothing of it, read or not.
+run 1 0 label r in/a.las --out beside --block 8 --buffer 16 run.threads=1
+for n in 1 2 3; do
+    run $n 3 label r in/a.las bad.laz --out near$n --block 8 --buffer 16 run.threads=1
+    says err 'bad.laz is damaged: no other scan has its points'
+    same beside/a.las near$n/a.las "beside a damaged scan, of $n ranks"
+done
+run 1 0 label r in/a.las in/b.laz --out near --block 8 --buffer 16 run.threads=1
+cmp -s beside/a.las near/a.las && fail "no block has points of both: a test of nothing"
 run 1 3 label r bad.laz --out lone run.threads=1
 one_diagnosis 'error: .*bad.laz: '
 rm damaged/b.laz
