@@ -182,7 +182,7 @@ END
     early=$(field $logs/step '"name":"step"' ms)
     late=$(field $logs/late '"name":"step"' ms)
     plain=$(field $logs/plain '"name":"step"' ms)
-    number "step of two scans" "$early" 12.5-14.5 11.5-13.5 ms
+    number "step of two scans" "$early" 11.9-13.5 11.1-12.6 ms
     number "early launches save" "$(less "$late" "$early")" 1-4 1-4 percent
     number "wgmma saves" "$(less "$plain" "$early")" 8-12 8-12 percent
     number "one rank over NCCL adds" "$(less "$(field $logs/nccl '"name":"step"' ms)" "$early")" \
@@ -229,7 +229,7 @@ profile() {
     number "other kernels" "$(of_family others)" 2.5-3.4 1.9-2.8 "ms a step"
     # More than a step's time: weight gradients run beside norm passes.
     number "all, one after the other" \
-        "$(awk '/^[0-9]* kernels, / { print $3 }' part/logs/ncu 2>/dev/null)" 11-14.5 10-13.5 ms
+        "$(awk '/^[0-9]* kernels, / { print $3 }' part/logs/ncu 2>/dev/null)" 10.8-13.5 10-12.6 ms
     pack
 }
 
