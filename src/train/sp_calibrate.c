@@ -33,6 +33,7 @@
 #include "checkpoint/sp_calibration.h"
 #include "h5/sp_h5.h"
 #include "predict/sp_nearby.h"
+#include "train/sp_calibrate_confidence.h"
 #include "train/sp_calibrate_moments.h"
 #include "train/sp_evaluate.h"
 #include "train/sp_members.h"
@@ -43,16 +44,9 @@ enum {
     COARSE_ONE = 12, /* the one of 1 */
     FINE = 33,       /* 2^(k/64) around the best of them */
     MOST = COARSE > FINE ? COARSE : FINE,
-    BINS = 15,          /* of confidence */
-    UNITS = 1 << 24,    /* of a confidence of 1 */
     DISTANCE_BITS = 12, /* of a float that bins of distances do not tell apart */
     DISTANCE_BINS = 1 << (31 - DISTANCE_BITS)
 };
-
-/* Counts of voxels by their confidence at one temperature. */
-typedef struct confidence_bins {
-    int64_t n[BINS], correct[BINS], units[BINS];
-} confidence_bins;
 
 typedef struct calibration_pass {
     sp_infer *infer;
@@ -64,8 +58,8 @@ typedef struct calibration_pass {
     int n_temperatures;
     int64_t n_voxels, n_correct;
     int64_t *likelihood; /* [n_temperatures][SP_EXACT_WIDE] of minus its logarithm */
-    confidence_bins bins[MOST]; /* [n_temperatures] */
-    int64_t *count;             /* [classes] */
+    sp_confidence_bins bins[MOST]; /* [n_temperatures] */
+    int64_t *count;                /* [classes] */
     int64_t *sums; /* [n_sums][SP_EXACT_LIMBS] of features, then of their products */
     size_t n_sums;
     double *sample_sum; /* [n_sums] of the sample at hand */
@@ -89,16 +83,6 @@ static double voxel_loss(const float *z, int c, int y, double b, double top,
     return log(total) - ((double)z[y] - top) * b;
 }
 
-static void count_confidence(confidence_bins *bins, double confidence, bool is_correct)
-{
-    const int i = (int)(confidence * BINS);
-    const int bin = i < BINS ? i : BINS - 1;
-
-    bins->n[bin]++;
-    bins->correct[bin] += is_correct;
-    bins->units[bin] += (int64_t)(confidence * UNITS + 0.5);
-}
-
 /* Adds a voxel of class y to the sums over temperatures; loss [n_temperatures]. */
 static void count_voxel(calibration_pass *p, const float *z, int y, double *loss)
 {
@@ -113,7 +97,7 @@ static void count_voxel(calibration_pass *p, const float *z, int y, double *loss
     for (int t = 0; t < p->n_temperatures; t++) {
         loss[t] +=
             voxel_loss(z, c, y, 1 / p->temperature[t], (double)z[top], &confidence);
-        count_confidence(&p->bins[t], confidence, top == y);
+        sp_confidence_count(&p->bins[t], confidence, top == y);
     }
 }
 
@@ -316,17 +300,6 @@ static sp_status run_calibration_pass(calibration_pass *p)
     return sum_ranks(p, &p->n_correct, 1);
 }
 
-/* The expected calibration error: over bins of confidence, the difference between the
- * mean confidence and the share of correct voxels, weighted by their numbers. */
-static double calibration_error(const confidence_bins *b, int64_t n_voxels)
-{
-    double error = 0;
-
-    for (int i = 0; i < BINS; i++)
-        error += fabs((double)b->correct[i] - (double)b->units[i] / UNITS);
-    return error / (double)n_voxels;
-}
-
 /* Minus the mean logarithm of the probability of the labels. */
 static double mean_loss(const calibration_pass *p, int t)
 {
@@ -344,7 +317,7 @@ static int best_temperature(const calibration_pass *p, double most)
     int best = 0;
 
     for (int t = 0; t < p->n_temperatures; t++) {
-        const double error = calibration_error(&p->bins[t], p->n_voxels);
+        const double error = sp_confidence_error(&p->bins[t], p->n_voxels);
         const double far = fabs(log(p->temperature[t]));
 
         if (mean_loss(p, t) <= most &&
@@ -459,7 +432,7 @@ static sp_status find_temperature(calibration_pass *p)
     SP_TRY(agree_features(p));
     nll = mean_loss(p, COARSE_ONE);
     best = best_temperature(p, nll);
-    ece = calibration_error(&p->bins[COARSE_ONE], p->n_voxels);
+    ece = sp_confidence_error(&p->bins[COARSE_ONE], p->n_voxels);
     SP_TRY(find_classes(p));
     p->is_second = true;
     choose_temperatures(p, p->temperature[best]);
@@ -471,7 +444,7 @@ static sp_status find_temperature(calibration_pass *p)
                 "ece=%.5f -> %.5f",
                 p->temperature[at], (long long)p->n_voxels,
                 (double)p->n_correct / (double)p->n_voxels, nll, mean_loss(p, at), ece,
-                calibration_error(&p->bins[at], p->n_voxels));
+                sp_confidence_error(&p->bins[at], p->n_voxels));
     if (best == 0 || best == COARSE - 1)
         sp_log_warn0("the best temperature lies at the end of the range that is tried");
     return SP_OK;
