@@ -15,12 +15,12 @@
  * order of the grid on the SM that is free first. Everything is a prediction; nothing
  * here was timed on a device.
  */
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bench/bench_roofline_cases.h"
+#include "bench/bench_roofline_code.h"
 #include "cuda/conv/cuda_count.h"
 #include "cuda/plan/cuda_map_host.h"
 
@@ -55,19 +55,7 @@ static const struct {
           {12, 15},
           {24, 32}};
 
-enum { MAPS = SP_MAX_MAPS, HEIGHTS = 3, KERNELS = 64 };
-
-/* A kernel as tests/tools/cuda_code.py counted it. */
-typedef struct kernel {
-    char name[40];
-    double loop, outside; /* instructions of a warp: for a k-tile; in the other code */
-    int threads, blocks;  /* blocks of an SM */
-} kernel;
-
-typedef struct kernels {
-    int n;
-    kernel kernel[KERNELS];
-} kernels;
+enum { MAPS = SP_MAX_MAPS, HEIGHTS = 3 };
 
 /* A map that was found, and its tiles that were counted. */
 typedef struct counted_map {
@@ -89,7 +77,7 @@ enum { FORWARD, GRAD_INPUT, GRAD_WEIGHT, ROWS, SMALL, CUBES, STEP, EVALUATION, T
 typedef struct roofline {
     bench *b;
     bench_training training;
-    kernels code;
+    bench_code code;
     bool is_wgmma;
     int micro; /* the micro-batch that the maps belong to */
     int n_maps;
@@ -99,83 +87,6 @@ typedef struct roofline {
     bench_cases cases;
     bool is_counting, has_header;
 } roofline;
-
-/* ---- the kernels' machine code ---- */
-
-/* Reads a row: words up to the first that follows the form ("whole", "any"), then
- * numbers: loop, mma, sync, ahead, clocks, outside, bytes, regs, shared, threads,
- * blocks. */
-static bool roofline_read_row(char *line, kernel *k)
-{
-    static const char *const forms[] = {" whole ", " any "};
-    double skipped;
-    int unused;
-
-    for (int i = 0; i < 2; i++) {
-        char *form = strstr(line, forms[i]);
-        size_t n;
-
-        if (!form)
-            continue;
-        n = (size_t)(form - line) + strlen(forms[i]) - 1;
-        if (n >= sizeof k->name)
-            return false;
-        memcpy(k->name, line, n);
-        k->name[n] = 0;
-        return sscanf(line + n, "%lf %d %d %d %lf %lf %d %d %d %d %d", &k->loop,
-                      &unused, &unused, &unused, &skipped, &k->outside, &unused,
-                      &unused, &unused, &k->threads, &k->blocks) == 11 &&
-               k->threads > 0 && k->blocks > 0;
-    }
-    return false;
-}
-
-static sp_status roofline_read_rows(FILE *from, const char *path, kernels *code)
-{
-    char line[256];
-
-    for (int number = 1; fgets(line, sizeof line, from); number++) {
-        if (number == 1 && strncmp(line, "kernel", 6) == 0)
-            continue;
-        if (code->n == KERNELS)
-            return SP_FAIL(SP_EDATA, "%s: more than %d kernels", path, KERNELS);
-        if (!roofline_read_row(line, &code->kernel[code->n++]))
-            return SP_FAIL(SP_EDATA,
-                           "%s: line %d is no row of a table of make check-code", path,
-                           number);
-    }
-    if (ferror(from))
-        return SP_FAIL(SP_EIO, "%s: %s", path, strerror(errno));
-    return code->n > 0 ? SP_OK : SP_FAIL(SP_EDATA, "%s: no kernels", path);
-}
-
-/* Reads a table as tests/results/code-sm_90.txt. */
-static sp_status read_code(const char *path, kernels *code)
-{
-    FILE *from = fopen(path, "r");
-    sp_status rc;
-
-    code->n = 0;
-    if (!from)
-        return SP_FAIL(SP_EIO, "--code %s: %s", path, strerror(errno));
-    rc = roofline_read_rows(from, path, code);
-    fclose(from);
-    return rc;
-}
-
-static sp_status find_kernel(const kernels *code, const char *name,
-                             const kernel **found)
-{
-    for (int i = 0; i < code->n; i++)
-        if (strcmp(code->kernel[i].name, name) == 0) {
-            *found = &code->kernel[i];
-            return SP_OK;
-        }
-    return SP_FAIL(SP_EDATA,
-                   "--code: the table has no kernel \"%s\"; make check-code "
-                   "makes a new one",
-                   name);
-}
 
 /* ---- maps ---- */
 
@@ -250,7 +161,7 @@ static double roofline_end_of(const schedule *s)
 /* The clocks that an SM is busy with a block: of a warp's instructions in the main loop
  * and outside of it, and of products. If the SM has one block at a time, no other
  * block's products hide the code outside the loop. */
-static double block_clocks(const kernel *k, double inside, double outside,
+static double block_clocks(const bench_code_kernel *k, double inside, double outside,
                            double products)
 {
     const double warps = k->threads / 32 / 4.0;
@@ -287,12 +198,12 @@ static sp_status predict_conv(const roofline *r, const bench_call *call,
 {
     const bool is_forward = strcmp(call->op, "conv_forward") == 0;
     schedule groups; /* of SMs that run a cluster together */
-    const kernel *k = NULL;
+    const bench_code_kernel *k = NULL;
     const int blocks = p->work.across * p->work.cluster; /* blocks of a tile of rows */
     double outside, inside = 0;
     bool is_tight;
 
-    SP_TRY(find_kernel(&r->code, p->work.kernel, &k));
+    SP_TRY(bench_code_find(&r->code, p->work.kernel, &k));
     cuda_count_conv(shape, tiles, &p->work);
     groups = (schedule){.n = k->blocks == 1 && p->work.cluster == CUDA_WGMMA_FOUR
                                  ? h100.sms.fours
@@ -323,9 +234,9 @@ static sp_status predict_wgrad(const roofline *r, const cuda_wgrad_shape *shape,
     const cuda_work *w = &p->work;
     const double products = w->products / w->k_tiles / roofline_rate_of(w);
     schedule sms = {.n = h100.sms.n};
-    const kernel *k = NULL;
+    const bench_code_kernel *k = NULL;
 
-    SP_TRY(find_kernel(&r->code, w->kernel, &k));
+    SP_TRY(bench_code_find(&r->code, w->kernel, &k));
     for (int i = 0; i < shape->n_lists; i++)
         for (int64_t left = cuda_count_list(shape, i); left > 0; left -= w->item) {
             const double steps = (double)cuda_count_steps(w, left);
@@ -601,7 +512,7 @@ sp_status bench_roofline(bench *b)
     r->b = b;
     r->is_wgmma = b->options->command.config->run.wgmma != SP_WGMMA_OFF;
     b->counter = &counter;
-    rc = read_code(b->options->code, &r->code);
+    rc = bench_code_read(b->options->code, &r->code);
     if (rc == SP_OK) {
         rc = bench_training_open(b, &r->training);
         if (rc == SP_OK && r->training.resources.backend.precision != SP_BF16)
