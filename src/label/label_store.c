@@ -126,23 +126,36 @@ static size_t store_voxel_bytes(int64_t n, size_t bytes)
     return 3 * (size_t)n * bytes;
 }
 
-/* Opens the block's file and reads its head; the caller closes *fd. */
-static sp_status store_open_file(const label_store *s, const vox_piece *piece,
-                                 char path[LABEL_PATH], int *fd, store_head *head)
+typedef sp_status store_reader(const label_store *s, int fd, const char *path,
+                               const store_head *head, void *to);
+
+/* Opens the block's file, reads its head, and has `read` read the rest into `to`. */
+static sp_status store_read(const label_store *s, const vox_piece *piece,
+                            store_reader *read, void *to)
 {
+    char path[LABEL_PATH];
+    store_head head;
+    int fd;
+    sp_status rc;
+
     store_path(s, store_number(s, piece), "", path);
-    SP_TRY(sp_file_open(path, O_RDONLY, fd));
-    SP_TRY(sp_file_read_at(*fd, path, head, sizeof *head, 0));
-    if (head->n < 1 || head->n_sums != s->n_sums)
-        return SP_FAIL(SP_EIO, "%s is not as it was written", path);
-    return SP_OK;
+    SP_TRY(sp_file_open(path, O_RDONLY, &fd));
+    rc = sp_file_read_at(fd, path, &head, sizeof head, 0);
+    if (rc == SP_OK && (head.n < 1 || head.n_sums != s->n_sums))
+        rc = SP_FAIL(SP_EIO, "%s is not as it was written", path);
+    if (rc == SP_OK)
+        rc = read(s, fd, path, &head, to);
+    close(fd);
+    return rc;
 }
 
-static sp_status store_read_voxels(int fd, const char *path, const store_head *head,
-                                   sp_grid *grid)
+static sp_status store_read_voxels(const label_store *s, int fd, const char *path,
+                                   const store_head *head, void *to)
 {
+    sp_grid *grid = to;
     const size_t coords = store_voxel_bytes(head->n, sizeof *grid->sample.coords);
 
+    (void)s;
     SP_TRY(sp_grid_reserve(grid, head->n));
     memcpy(grid->sample.origin, head->origin, sizeof head->origin);
     SP_TRY(sp_file_read_at(fd, path, grid->sample.coords, coords, sizeof *head));
@@ -151,34 +164,22 @@ static sp_status store_read_voxels(int fd, const char *path, const store_head *h
                            (int64_t)(sizeof *head + coords));
 }
 
+static sp_status store_read_sums(const label_store *s, int fd, const char *path,
+                                 const store_head *head, void *to)
+{
+    return sp_file_read_at(
+        fd, path, to, store_sum_bytes(s, head->n),
+        (int64_t)(sizeof *head + store_voxel_bytes(head->n, sizeof(int32_t) + 1)));
+}
+
 sp_status label_store_get(const label_store *s, const vox_piece *piece, sp_grid *grid)
 {
-    char path[LABEL_PATH];
-    store_head head;
-    int fd = -1;
-    sp_status rc = store_open_file(s, piece, path, &fd, &head);
-
-    if (rc == SP_OK)
-        rc = store_read_voxels(fd, path, &head, grid);
-    if (fd >= 0)
-        close(fd);
-    return rc;
+    return store_read(s, piece, store_read_voxels, grid);
 }
 
 sp_status label_store_sums(const label_store *s, const vox_piece *piece, uint64_t *sum)
 {
-    char path[LABEL_PATH];
-    store_head head;
-    int fd = -1;
-    sp_status rc = store_open_file(s, piece, path, &fd, &head);
-
-    if (rc == SP_OK)
-        rc = sp_file_read_at(
-            fd, path, sum, store_sum_bytes(s, head.n),
-            (int64_t)(sizeof head + store_voxel_bytes(head.n, sizeof(int32_t) + 1)));
-    if (fd >= 0)
-        close(fd);
-    return rc;
+    return store_read(s, piece, store_read_sums, sum);
 }
 
 static sp_status store_write(const label_store *s, int fd, const char *path,
