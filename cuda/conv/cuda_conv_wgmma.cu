@@ -61,21 +61,11 @@
 
 #include "cuda/conv/cuda_conv_load.cuh"
 #include "cuda/conv/cuda_conv_wgmma.cuh"
-
-#if !defined __CUDACC__ || defined __CUDA_ARCH_FEAT_SM90_ALL
-#define HAS_WGMMA 1
-#else
-#define HAS_WGMMA 0
-#endif
+#include "cuda/conv/cuda_wgmma_operand.cuh"
 
 namespace
 {
 
-enum { ROW = 128, ATOM = 8 * ROW };
-/* An operand's descriptor has 14 bits of address / 16: the place in the block's own
- * shared memory. In a cluster the address of shared memory has the block's rank in
- * higher bits (from 24 on), which would fall into the descriptor's next field. */
-enum { SHARED_MASK = (1 << 18) - 1 };
 enum { STEP_UNITS = ROW / CUDA_UNIT_BYTES, OUT = 64 };
 
 /* The barriers of a block; they follow its table in shared memory. */

@@ -29,25 +29,13 @@
  */
 #include <utility>
 
+#include "cuda/conv/cuda_wgmma_operand.cuh"
 #include "cuda/conv/cuda_wgrad_block.cuh"
-
-#if !defined __CUDACC__ || defined __CUDA_ARCH_FEAT_SM90_ALL
-#define HAS_WGMMA 1
-#else
-#define HAS_WGMMA 0
-#endif
 
 namespace
 {
 
-enum {
-    ROW = 128,
-    ATOM = 8 * ROW,
-    DEPTH = 16,
-    GROUP = 128 /* threads of a warpgroup */
-};
-/* An operand's descriptor has 14 bits of address / 16. */
-enum { SHARED_MASK = (1 << 18) - 1 };
+enum { DEPTH = 16, GROUP = 128 /* threads of a warpgroup */ };
 
 /* A tile of IN channels of x and OUT of dy. If its wide side is along x, x and dy have
  * changed places in the arguments: T_X, the narrow side, belongs to dy then. */
