@@ -467,7 +467,7 @@ int cuda_wgmma_fours(const sp_backend *be)
 {
     typedef wide<CUDA_WGMMA_FOUR> tile;
     const auto kernel = wgmma_kernel<tile, true, tile::SHARED>;
-    sp_device device;
+    sp_device_info device;
     int fours = 0;
 
     if (!is_built || sp_backend_device(be->device, &device) != SP_OK ||
@@ -483,7 +483,7 @@ int cuda_wgmma_fours(const sp_backend *be)
 
 sp_status cuda_wgmma_open(sp_backend *be)
 {
-    sp_device device;
+    sp_device_info device;
 
     SP_TRY(sp_backend_device(be->device, &device));
     if (be->is_wgmma_optional) {

@@ -55,7 +55,7 @@ static void print_uuid(const unsigned char *u, char *to, size_t size)
              u[12], u[13], u[14], u[15]);
 }
 
-sp_status sp_backend_device(int i, sp_device *device)
+sp_status sp_backend_device(int i, sp_device_info *device)
 {
     cudaDeviceProp p;
     int major, minor;
@@ -78,7 +78,7 @@ sp_status sp_backend_device(int i, sp_device *device)
  * asynchronous copies to shared memory and bf16 products. */
 static sp_status check_capability(const sp_backend *be)
 {
-    sp_device device;
+    sp_device_info device;
 
     SP_TRY(sp_backend_device(be->device, &device));
     if (device.capability < 80)

@@ -1,7 +1,7 @@
 /* The objects of include/sptrain.h, as the files of this folder see them.
  *
  *     sp_comm_public.c (src/comm), api_deck.c, api_data.c    ranks, deck, data
- *     api_training_open.c   sp_resources opened in the order that a step needs them
+ *     api_training_open.c   the parts of a training, in the order that a step needs them
  *     api_training.c        steps
  *     api_training_eval.c   evaluation, metrics of the caller
  *     api_training_weights.c   weights and checkpoints
@@ -11,7 +11,8 @@
 
 #include <pthread.h>
 
-#include "api/sp_resources.h"
+#include "api/sp_evaluator.h"
+#include "api/sp_learner.h"
 #include "api/sp_step.h"
 #include "base/sp_log.h"
 #include "data/sp_source.h"
@@ -47,12 +48,17 @@ typedef struct api_metrics {
 struct sp_training {
     sp_training_options options;
     sp_config config;
-    sp_resources resources;
-    sp_data *train, *validation;
+    sp_data *train, *validation; /* of the caller */
+    sp_data_sets data;           /* their data sets, borrowed */
+    sp_device device;
+    sp_network network;
+    sp_learner learner;
+    sp_evaluator evaluator;
+    sp_budgets budgets;
     sp_log_route route;
     pthread_mutex_t log_lock;
     sp_checkpoint_state state;
-    int64_t step_samples, epoch_samples, total_samples;
+    int64_t total_samples; /* of the training, from its state on */
     sp_metrics metrics;
     double *iou; /* [n_classes] */
     api_metrics own;
@@ -70,8 +76,5 @@ struct sp_training {
  * training's hooks. */
 const sp_log_route *api_enter(sp_training *training);
 int api_leave(const sp_log_route *before, sp_status rc);
-
-/* The length of the training from its state on. */
-void api_training_plan(sp_training *training);
 
 #endif

@@ -2,15 +2,6 @@
 
 #include "api/api.h"
 
-void api_training_plan(sp_training *t)
-{
-    const sp_resources *r = &t->resources;
-
-    t->step_samples = r->sampler.effective;
-    t->epoch_samples = r->train.n_samples;
-    t->total_samples = sp_step_total_samples(r, &t->state);
-}
-
 int sp_training_is_done(const sp_training *t)
 {
     return !t || sp_step_is_last(&t->config, &t->state);
@@ -46,23 +37,24 @@ static sp_status training_run_step(sp_training *t, sp_step_info *info)
     const sp_step_hooks hooks = {.begin = training_begin_part,
                                  .is_stop_asked = training_is_stop_asked,
                                  .arg = t};
-    const sp_rates rates = sp_optim_rates(&t->config, t->state.samples_seen,
-                                          t->total_samples, t->step_samples);
+    const sp_rates rates =
+        sp_optim_rates(&t->config, t->state.samples_seen, t->total_samples,
+                       t->learner.sampler.effective);
     sp_step_result result;
 
     if (sp_training_is_done(t))
         return SP_FAIL(SP_EUSAGE,
                        "all steps of the deck are done: raise train.epochs or "
                        "train.steps");
-    SP_TRY(sp_step_run(&t->resources, rates, &hooks, &result));
+    SP_TRY(sp_step_run(&t->learner, rates, &hooks, &result));
     *info = (sp_step_info){.epoch = t->state.at.epoch,
                            .loss = result.loss,
                            .grad_norm = result.grad_norm,
                            .lr = rates.lr,
                            .is_skipped = result.is_skipped,
                            .is_stopping = result.is_stopping};
-    info->is_epoch_end = sp_step_advance(&t->state, &result, t->epoch_samples);
-    info->step = t->resources.step = t->state.step;
+    info->is_epoch_end = sp_step_advance(&t->state, &result, t->data.train.n_samples);
+    info->step = t->network.step = t->state.step;
     info->samples = t->state.samples_seen;
     return SP_OK;
 }

@@ -38,7 +38,7 @@ static sp_status api_metrics_add(sp_training *t, const sp_batch *batch)
 
     if (!own->n)
         return SP_OK;
-    SP_TRY(sp_net_fetch_rows(&t->resources.net, batch, &t->scratch, &rows));
+    SP_TRY(sp_net_fetch_rows(&t->network.net, batch, &t->scratch, &rows));
     for (int b = 0; b < batch->n_samples; b++) {
         const sp_logits logits = logits_of_sample(&rows, b, sample_row);
 
@@ -61,29 +61,13 @@ static sp_status api_metrics_reduce(sp_training *t)
 
     if (!own->n)
         return SP_OK;
-    SP_TRY(sp_comm_allreduce(t->resources.comm, SP_SCOPE_WORLD, own->exact,
+    SP_TRY(sp_comm_allreduce(t->options.comm, SP_SCOPE_WORLD, own->exact,
                              (size_t)own->n * SP_EXACT_WIDE, SP_I64, SP_SUM));
     sp_exact_get_wide(own->exact, own->total, (size_t)own->n);
     return SP_OK;
 }
 
 /* ---- the pass ---- */
-
-static sp_status training_check_finite(const sp_training *t, const sp_batch *batch,
-                                       const int32_t *prediction)
-{
-    char text[SP_ERROR_MESSAGE / 2];
-    int64_t voxel;
-    int b;
-
-    if (!sp_metrics_find_unpredicted(batch, prediction, &b, &voxel))
-        return SP_OK;
-    return SP_FAIL(SP_ENUMERIC,
-                   "%s: voxel %lld: the output of the network is not finite",
-                   sp_dataset_print_sample(&t->resources.val, batch->sample_id[b], text,
-                                           sizeof text),
-                   (long long)voxel);
-}
 
 static sp_status training_evaluate_batch(sp_training *t, const sp_batch *batch)
 {
@@ -93,9 +77,9 @@ static sp_status training_evaluate_batch(sp_training *t, const sp_batch *batch)
 
     sp_arena_reset(&t->scratch);
     SP_TRY(SP_ALLOC(&t->scratch, batch->n + 1, &prediction));
-    SP_TRY(sp_net_forward(&t->resources.net, batch, false, NULL));
-    SP_TRY(sp_net_loss(&t->resources.net, batch, &out, m->confusion, prediction));
-    SP_TRY(training_check_finite(t, batch, prediction));
+    SP_TRY(sp_net_forward(&t->network.net, batch, false, NULL));
+    SP_TRY(sp_net_loss(&t->network.net, batch, &out, m->confusion, prediction));
+    SP_TRY(sp_evaluator_check(&t->network, &t->data.val, batch, prediction));
     m->n_samples += batch->n_samples;
     return api_metrics_add(t, batch);
 }
@@ -105,14 +89,13 @@ static void report_progress(const sp_training *t, int64_t done)
     const sp_hooks *hooks = &t->options.hooks;
 
     if (hooks->progress)
-        hooks->progress(hooks->arg, "evaluating", done, t->resources.val.n_samples);
+        hooks->progress(hooks->arg, "evaluating", done, t->data.val.n_samples);
 }
 
 /* The batches of this rank. */
 static sp_status training_evaluate_all(sp_training *t)
 {
-    sp_resources *r = &t->resources;
-    sp_loader *loader = r->evaluation.loader;
+    sp_loader *loader = t->evaluator.val.loader;
     int64_t n_done = 0;
     sp_batch *batch;
     sp_status rc;
@@ -125,7 +108,7 @@ static sp_status training_evaluate_all(sp_training *t)
         if (rc == SP_OK)
             rc = training_evaluate_batch(t, batch);
         if (rc == SP_EMEM)
-            rc = sp_budgets_explain(&r->budgets, &r->budgets.eval, batch->sample_id,
+            rc = sp_budgets_explain(&t->budgets, &t->budgets.eval, batch->sample_id,
                                     batch->n_samples);
         SP_TRY(rc);
         if (batch->micro == batch->n_micro - 1)
@@ -155,7 +138,8 @@ static void fill_scores(sp_training *t, sp_scores *scores)
 
 static sp_status training_evaluate(sp_training *t)
 {
-    sp_resources *r = &t->resources;
+    sp_net *net = &t->network.net;
+    sp_comm *comm = t->options.comm;
     sp_status rc;
 
     if (!t->validation)
@@ -163,11 +147,11 @@ static sp_status training_evaluate(sp_training *t)
                                   "without validation data");
     sp_metrics_zero(&t->metrics);
     api_metrics_zero(&t->own);
-    sp_net_lend(&r->net, &r->buckets);
-    rc = sp_comm_agree(r->comm, training_evaluate_all(t));
-    sp_net_lend(&r->net, NULL);
+    sp_net_lend(net, &t->learner.buckets);
+    rc = sp_comm_agree(comm, training_evaluate_all(t));
+    sp_net_lend(net, NULL);
     if (rc == SP_OK)
-        rc = sp_metrics_reduce(&t->metrics, r->comm);
+        rc = sp_metrics_reduce(&t->metrics, comm);
     return rc == SP_OK ? api_metrics_reduce(t) : rc;
 }
 

@@ -3,7 +3,9 @@
 #include <stdlib.h>
 
 #include "api/api.h"
+#include "api/sp_memory.h"
 #include "base/sp_list.h"
+#include "data/sp_voxel.h"
 
 /* ---- hooks ---- */
 
@@ -90,18 +92,20 @@ static sp_status training_match_data(sp_data *train, sp_data *validation)
     return SP_OK;
 }
 
-static sp_status open_data(sp_training *t)
+static sp_status training_use_data(sp_training *t)
 {
-    sp_resources *r = &t->resources;
-    const sp_data *val = t->validation;
+    sp_data_sets *data = &t->data;
+    double factor;
 
-    if (val)
-        SP_TRY(sp_comm_agree(r->comm, training_match_data(t->train, t->validation)));
-    SP_TRY(sp_comm_agree(
-        r->comm, sp_resources_use_data(r, &t->train->set, val ? &val->set : NULL)));
-    SP_TRY(sp_resources_check_labels(r));
-    SP_TRY(sp_comm_agree(r->comm, sp_resources_check_mixing(r)));
-    return sp_comm_agree(r->comm, sp_resources_normalize(r, &r->train));
+    if (t->validation)
+        SP_TRY(training_match_data(t->train, t->validation));
+    data->train = t->train->set;
+    SP_TRY(sp_voxel_factor(&t->config, &data->train, &factor));
+    SP_TRY(sp_network_use_columns(&t->network, &t->config, &data->train));
+    if (!t->validation)
+        return SP_OK;
+    data->val = t->validation->set;
+    return sp_voxel_factor(&t->config, &data->val, &factor);
 }
 
 static sp_status alloc_results(sp_training *t)
@@ -113,8 +117,8 @@ static sp_status alloc_results(sp_training *t)
     SP_TRY(SP_NEW(&own->exact, n * SP_EXACT_WIDE, "metrics"));
     SP_TRY(SP_NEW(&own->sample, n, "metrics"));
     SP_TRY(SP_NEW(&own->total, n, "metrics"));
-    SP_TRY(SP_NEW(&t->iou, t->resources.n_classes, "metrics"));
-    SP_TRY(sp_metrics_create(&t->metrics, t->resources.n_classes, 0));
+    SP_TRY(SP_NEW(&t->iou, t->network.n_classes, "metrics"));
+    SP_TRY(sp_metrics_create(&t->metrics, t->network.n_classes, 0));
     return sp_arena_create(&t->scratch, 0, "predictions");
 }
 
@@ -135,25 +139,31 @@ static sp_status training_open_evaluation(sp_training *t)
         return SP_OK;
     if (!t->validation->set.has_labels)
         return SP_FAIL(SP_EDATA, "the validation data have no labels");
-    SP_TRY(sp_resources_open_evaluation(&t->resources));
-    return sp_comm_agree(t->resources.comm, alloc_results(t));
+    SP_TRY(sp_evaluator_open(&t->evaluator, &t->data));
+    return sp_comm_agree(t->options.comm, alloc_results(t));
 }
 
 static sp_status open_training(sp_training *t)
 {
-    sp_resources *r = &t->resources;
+    const sp_config *config = &t->config;
+    sp_comm *comm = t->options.comm;
+    sp_device *device = &t->device;
+    sp_network *network = &t->network;
+    sp_learner *learner = &t->learner;
 
-    SP_TRY(sp_resources_open_device(r));
-    SP_TRY(sp_resources_open_transport(r));
-    SP_TRY(open_data(t));
-    SP_TRY(sp_resources_open_trained_net(r));
+    sp_learner_begin(learner, config, &t->data.train, network, &t->budgets);
+    sp_evaluator_begin(&t->evaluator, config, comm, network, &t->budgets);
+    sp_device_begin(device, config, comm);
+    SP_TRY(sp_device_open(device, &(sp_liberties){0}));
+    SP_TRY(sp_device_open_transport(device));
+    SP_TRY(sp_comm_agree(comm, training_use_data(t)));
+    SP_TRY(sp_learner_open(learner, device, &t->data, sp_loader_slots(config)));
     if (t->options.loss)
-        r->net.own_loss = (sp_net_own_loss){call_own_loss, t};
-    SP_TRY(sp_resources_open_training(r, sp_loader_slots(r->config)));
+        network->net.own_loss = (sp_net_own_loss){call_own_loss, t};
     SP_TRY(training_open_evaluation(t));
-    SP_TRY(sp_resources_bound_memory(r));
-    api_training_plan(t);
-    return sp_comm_agree(r->comm, sp_loader_seek(r->loader, t->state.at));
+    SP_TRY(sp_memory_bound(&t->budgets, device, &t->data, learner, &t->evaluator));
+    t->total_samples = sp_step_total_samples(learner, &t->state);
+    return sp_comm_agree(comm, sp_loader_seek(learner->loader, t->state.at));
 }
 
 int sp_training_create(sp_training **training, const sp_training_options *options)
@@ -183,7 +193,6 @@ int sp_training_create(sp_training **training, const sp_training_options *option
     rc = sp_comm_agree(options->comm, rc);
     if (rc == SP_OK) {
         plain_evaluation(&t->config);
-        sp_resources_begin(&t->resources, &t->config, options->comm);
         t->state.seed = t->config.train.seed;
         rc = open_training(t);
     }
@@ -197,15 +206,15 @@ int sp_training_create(sp_training **training, const sp_training_options *option
 void sp_training_destroy(sp_training *t)
 {
     const sp_log_route *before;
-    sp_resources *r;
 
     if (!t)
         return;
     before = api_enter(t);
-    r = &t->resources;
-    sp_resources_end_work(r);
-    r->train = r->val = (sp_dataset){0}; /* sp_data has them */
-    sp_resources_free(r);
+    sp_learner_close_loader(&t->learner);
+    sp_evaluator_close(&t->evaluator);
+    sp_learner_close(&t->learner);
+    sp_network_close(&t->network);
+    sp_device_close(&t->device);
     sp_metrics_destroy(&t->metrics);
     sp_checkpoint_state_destroy(&t->state);
     sp_arena_destroy(&t->scratch);

@@ -7,12 +7,12 @@
 
 int64_t sp_training_n_weights(const sp_training *t)
 {
-    return t ? t->resources.graph.n_floats : 0;
+    return t ? t->network.graph.n_floats : 0;
 }
 
 static sp_status download(sp_training *t, float *to, const float *from, int64_t n)
 {
-    sp_backend *backend = &t->resources.backend;
+    sp_backend *backend = &t->device.backend;
 
     if (!n || !from)
         return SP_OK;
@@ -23,7 +23,7 @@ int sp_training_weights(sp_training *t, float *weights)
 {
     API_NEED(t, "training");
     API_NEED(weights, "weights");
-    return download(t, weights, t->resources.net.param, sp_training_n_weights(t));
+    return download(t, weights, t->network.net.param, sp_training_n_weights(t));
 }
 
 /* ---- saving ---- */
@@ -32,19 +32,20 @@ int sp_training_weights(sp_training *t, float *weights)
 static sp_status fetch_arrays(sp_training *t, float *host, sp_optim *optim,
                               sp_checkpoint_arrays *arrays)
 {
-    const sp_resources *r = &t->resources;
-    const int64_t n = r->graph.n_floats, n_running = r->graph.n_buffer_floats;
+    const sp_graph *graph = &t->network.graph;
+    const sp_net *net = &t->network.net;
+    const int64_t n = graph->n_floats, n_running = graph->n_buffer_floats;
     float *at = host + n + n_running;
 
-    *optim = r->optim;
-    SP_TRY(download(t, host, r->net.param, n));
-    SP_TRY(download(t, host + n, r->net.running, n_running));
+    *optim = t->learner.optim;
+    SP_TRY(download(t, host, net->param, n));
+    SP_TRY(download(t, host + n, net->running, n_running));
     for (int i = 0; i < SP_N_OPTIM_STATES; i++) {
-        if (!r->optim.state[i])
+        if (!optim->state[i])
             continue;
-        SP_TRY(download(t, at, r->optim.state[i], sp_optim_state_floats(&r->graph, i)));
+        SP_TRY(download(t, at, optim->state[i], sp_optim_state_floats(graph, i)));
         optim->state[i] = at;
-        at += sp_optim_state_floats(&r->graph, i);
+        at += sp_optim_state_floats(graph, i);
     }
     *arrays =
         (sp_checkpoint_arrays){.param = host, .running = host + n, .optim = optim};
@@ -53,10 +54,10 @@ static sp_status fetch_arrays(sp_training *t, float *host, sp_optim *optim,
 
 static sp_status write_checkpoint(sp_training *t, const char *path)
 {
-    const sp_resources *r = &t->resources;
-    const sp_config resolved = sp_resources_resolved(r);
-    const size_t n = (size_t)(r->graph.n_floats + r->graph.n_buffer_floats +
-                              sp_optim_state_total(&t->config, &r->graph));
+    const sp_graph *graph = &t->network.graph;
+    const sp_config resolved = sp_device_resolved(&t->device);
+    const size_t n = (size_t)(graph->n_floats + graph->n_buffer_floats +
+                              sp_optim_state_total(&t->config, graph));
     sp_checkpoint_state state = t->state;
     float *host = malloc((n + 1) * sizeof *host);
     sp_checkpoint_arrays arrays;
@@ -64,15 +65,15 @@ static sp_status write_checkpoint(sp_training *t, const char *path)
     sp_status rc = host ? SP_OK : SP_FAIL(SP_EMEM, "no memory for a checkpoint");
 
     state.deck = NULL;
-    state.data_hash = r->train.hash;
-    state.groups = sp_resources_groups(r);
+    state.data_hash = t->data.train.hash;
+    state.groups = sp_learner_groups(&t->learner);
     state.val_hash = 0;
     if (rc == SP_OK)
         rc = sp_config_to_text(&resolved, &state.deck);
     if (rc == SP_OK)
         rc = fetch_arrays(t, host, &optim, &arrays);
     if (rc == SP_OK)
-        rc = sp_checkpoint_write(path, &r->graph, &state, &r->norm, &arrays);
+        rc = sp_checkpoint_write(path, graph, &state, &t->network.norm, &arrays);
     free(state.deck);
     free(host);
     return rc;
@@ -86,7 +87,7 @@ int sp_training_save(sp_training *t, const char *path)
 
     API_NEED(t, "training");
     before = api_enter(t);
-    comm = t->resources.comm;
+    comm = t->options.comm;
     if (!path)
         rc = SP_FAIL(SP_EUSAGE, "sp_training_save: path is NULL");
     else if (comm->rank == 0)
@@ -109,7 +110,8 @@ static sp_status check_checkpoint(const sp_training *t, const char *path)
     rc = sp_checkpoint_read_open_state(file, &state, &norm);
     sp_h5_close(file);
     if (rc == SP_OK)
-        rc = sp_resources_check_continued(&t->resources, &state, &norm, path, &old);
+        rc = sp_learner_check_continued(&t->learner, t->options.comm, &state, &norm,
+                                        path, &old);
     sp_config_destroy(&old);
     sp_checkpoint_state_destroy(&state);
     sp_normalization_destroy(&norm);
@@ -119,18 +121,21 @@ static sp_status check_checkpoint(const sp_training *t, const char *path)
 static sp_status training_load(sp_training *t, const char *path,
                                sp_checkpoint_state *state)
 {
-    sp_resources *r = &t->resources;
+    sp_comm *comm = t->options.comm;
     sp_status rc = SP_OK;
 
     if (!path)
         rc = SP_FAIL(SP_EUSAGE, "the path of the file to load is NULL");
-    else if (state && r->comm->rank == 0)
+    else if (state && comm->rank == 0)
         rc = check_checkpoint(t, path);
-    rc = sp_comm_agree(r->comm, rc);
+    rc = sp_comm_agree(comm, rc);
     if (rc == SP_OK)
-        rc = sp_resources_load(r, &(sp_weights_source){.path = path,
-                                                       .state = state,
-                                                       .is_all_or_nothing = true});
+        rc = sp_network_load(
+            &t->network, &t->config,
+            &(sp_weights_source){.path = path,
+                                 .state = state,
+                                 .optim = state ? &t->learner.optim : NULL,
+                                 .is_all_or_nothing = true});
     return rc;
 }
 
@@ -158,11 +163,11 @@ int sp_training_load(sp_training *t, const char *path)
         sp_checkpoint_state_destroy(&t->state);
         t->state = state;
         state.deck = NULL;
-        api_training_plan(t);
-        rc = sp_comm_agree(t->resources.comm,
-                           sp_loader_seek(t->resources.loader, t->state.at));
+        t->total_samples = sp_step_total_samples(&t->learner, &t->state);
+        rc = sp_comm_agree(t->options.comm,
+                           sp_loader_seek(t->learner.loader, t->state.at));
     }
     sp_checkpoint_state_destroy(&state);
-    t->resources.step = t->state.step;
+    t->network.step = t->state.step;
     return api_leave(before, rc);
 }

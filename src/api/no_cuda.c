@@ -25,7 +25,7 @@ int sp_backend_cuda_version(void)
     return 0;
 }
 
-sp_status sp_backend_device(int i, sp_device *device)
+sp_status sp_backend_device(int i, sp_device_info *device)
 {
     (void)device;
     return SP_FAIL(SP_EDEVICE, "CUDA device %d: " ONLY_CPU, i);

@@ -17,10 +17,10 @@
 typedef struct sp_place {
     int rank, node, local_rank, local_size;
     char host[64];
-    int n_visible;  /* CUDA devices that the rank's process sees */
-    int device;     /* index of the rank's device among them; -1: no device */
-    sp_device what; /* properties of that device */
-    int numa_node;  /* NUMA node that the device is attached to; -1: unknown */
+    int n_visible;       /* CUDA devices that the rank's process sees */
+    int device;          /* index of the rank's device among them; -1: no device */
+    sp_device_info what; /* properties of that device */
+    int numa_node;       /* NUMA node that the device is attached to; -1: unknown */
 } sp_place;
 
 typedef struct sp_placement {

@@ -25,7 +25,7 @@
 
 struct sp_batch;            /* data/sp_loader.h */
 struct sp_checkpoint_state; /* checkpoint/sp_checkpoint.h */
-struct sp_resources;        /* api/sp_resources.h */
+struct sp_learner;          /* api/sp_learner.h */
 
 typedef enum sp_step_part {
     SP_STEP_READ,
@@ -67,13 +67,13 @@ typedef struct sp_step_result {
     bool is_stopping; /* some rank wants the run to stop */
 } sp_step_result;
 
-/* Runs one step at these rates on resources that sp_resources_open_training has
- * opened and with a loader that has begun. The update is left out if the sum of weights
+/* Runs one step at these rates on a learner that is open, with a loader that
+ * has begun. The update is left out if the sum of weights
  * is 0, as without a labelled voxel, or if the loss or the gradient is not finite; all
  * ranks decide alike, from the same sums. After the first steps it allocates nothing.
  * Collective, not agreed: to be called within sp_session_run_or_abort. SP_EMEM names
  * the samples that do not fit into memory; else errors of the parts. */
-sp_status sp_step_run(struct sp_resources *resources, sp_rates rates,
+sp_status sp_step_run(struct sp_learner *learner, sp_rates rates,
                       const sp_step_hooks *hooks, sp_step_result *result);
 /* Moves the state past a step; the last step of an epoch ends it, and is true here.
  * Local. */
@@ -84,12 +84,11 @@ bool sp_step_is_last(const sp_config *config, const struct sp_checkpoint_state *
 /* The samples of the whole training as it goes on from this state; INT64_MAX: too many
  * to count. With train.steps they are counted from the state on, since the steps before
  * may be of another number of ranks. The sampler is open. Local. */
-int64_t sp_step_total_samples(const struct sp_resources *resources,
+int64_t sp_step_total_samples(const struct sp_learner *learner,
                               const struct sp_checkpoint_state *state);
 /* Logs the samples of this rank with a loss that was not finite in the latest step,
  * number `step` in this epoch, and the samples that are mixed into them, each with its
  * largest feature (the sample is read again for it). Local. */
-sp_status sp_step_name_samples(struct sp_resources *resources, int64_t step,
-                               int64_t epoch);
+sp_status sp_step_name_samples(struct sp_learner *learner, int64_t step, int64_t epoch);
 
 #endif

@@ -30,6 +30,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "api/sp_evaluator.h"
+#include "api/sp_learner.h"
 #include "api/sp_step.h"
 #include "base/sp_json.h"
 #include "train/sp_session.h"
@@ -285,7 +287,12 @@ sp_status bench_rows(bench *b, sp_arena *arena, const bench_voxels *v, int c);
 
 /* ---- bench_step.c: a training as sptrain makes it ---- */
 typedef struct bench_training {
-    sp_resources resources;
+    sp_session session;
+    sp_device device;
+    sp_data_sets data;
+    sp_network network;
+    sp_learner learner;
+    sp_budgets budgets;        /* not open: nothing is cut */
     struct bench_trace *trace; /* --layers, or with a counter; else NULL */
     const sp_batch *batch;     /* the one that the step computes; else NULL */
     /* The host waits for the device between the parts of a step, so that each part can
@@ -313,7 +320,7 @@ typedef struct bench_parts {
 
 /* ---- bench_work.c ---- */
 /* Adds the work of a batch to parts. */
-void bench_work_add(const sp_resources *r, const sp_batch *batch, bool is_training,
+void bench_work_add(const sp_graph *graph, const sp_batch *batch, bool is_training,
                     bench_parts *parts);
 /* Counts the work of n steps on all ranks. Collective, agreed; SP_EDATA if a rank
  * had a step without a voxel. bench_work_free follows in any case. */
@@ -365,7 +372,7 @@ double bench_runs_median(const bench_parts *run, int n, size_t offset, double *s
 sp_status bench_runs_print(bench *b, bench_runs *runs, const char *name,
                            const bench_part *part, size_t n_parts);
 
-/* Opens the resources of the deck, from the session to the loader. Collective, agreed.
+/* Opens the parts of a training, from the session to the loader. Collective, agreed.
  * bench_training_close follows in any case. */
 sp_status bench_training_open(bench *b, bench_training *t);
 /* Runs one whole step (sp_step.h). Collective. Ends all ranks if it fails. */
@@ -376,10 +383,11 @@ sp_status bench_training_close(bench *b, bench_training *t, sp_status rc);
 /* ---- bench_layers.c: the operations of a step ---- */
 typedef struct bench_trace bench_trace;
 
-/* Has the operations of the resources' backend go through the trace, which times them
+/* Has the operations of the backend go through the trace, which times them
  * between begin and end. To be called once the device is open, before the transport;
- * the trace lives longer than the resources. SP_EMEM. */
-sp_status bench_trace_open(bench_trace **trace, bench *b, sp_resources *resources);
+ * the trace lives longer than the network, which is opened later. SP_EMEM. */
+sp_status bench_trace_open(bench_trace **trace, bench *b, sp_net *net,
+                           sp_backend *backend);
 /* Times each operation from here on: of the next step, at most BENCH_STEPS in all. */
 sp_status bench_trace_begin(bench_trace *trace);
 /* Begins a part of the step, NULL after the last. What a part takes on the host outside

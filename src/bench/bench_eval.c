@@ -9,12 +9,18 @@
 
 #include <string.h>
 
+#include "api/sp_memory.h"
 #include "base/sp_log.h"
 #include "train/sp_evaluate.h"
 
 typedef struct evaluation {
     bench *b;
-    sp_resources resources;
+    sp_session session;
+    sp_device device;
+    sp_data_sets data;
+    sp_network network;
+    sp_evaluator evaluator;
+    sp_budgets budgets;
     sp_metrics metrics;
     sp_arena scratch;   /* predictions of a batch */
     bench_parts *parts; /* parts of the pass that runs */
@@ -22,37 +28,42 @@ typedef struct evaluation {
 
 static sp_status eval_open_evaluation(evaluation *e)
 {
-    sp_resources *r = &e->resources;
+    const sp_config *config = e->b->options->command.config;
+    const sp_dataset *val = &e->data.val;
+    sp_comm *comm = e->b->comm;
+    sp_network *network = &e->network;
+    sp_evaluator *evaluator = &e->evaluator;
 
-    if (e->b->options->is_beside_training && e->b->comm->size > 1)
+    if (e->b->options->is_beside_training && comm->size > 1)
         return SP_FAIL(SP_EUSAGE, "--training: expected one rank, found %d",
-                       e->b->comm->size);
-    SP_TRY(sp_resources_open(r, &e->b->options->command, false));
-    SP_TRY(sp_resources_open_device(r));
-    SP_TRY(sp_session_open_data(r, false, true));
-    if (r->val.n_shards == 0)
+                       comm->size);
+    sp_evaluator_begin(evaluator, config, comm, network, &e->budgets);
+    SP_TRY(sp_session_open(&e->session, &e->b->options->command, false));
+    SP_TRY(sp_session_open_device(&e->session, &e->device));
+    SP_TRY(sp_session_open_data(&e->session, &e->data, network, false, true));
+    if (val->n_shards == 0)
         return SP_FAIL(SP_EUSAGE, "data.val: spbench eval needs samples to evaluate");
-    if (!r->val.has_labels || r->val.n_samples == 0)
+    if (!val->has_labels || val->n_samples == 0)
         return SP_FAIL(SP_EDATA, "%s: expected samples with labels to evaluate",
-                       r->val.shard[0].path);
-    SP_TRY(sp_comm_agree(r->comm, sp_resources_normalize(r, &r->val)));
-    SP_TRY(sp_resources_open_net(r, NULL, false));
-    SP_TRY(sp_resources_open_evaluation(r));
-    SP_TRY(sp_resources_bound_memory(r));
+                       val->shard[0].path);
+    SP_TRY(sp_comm_agree(comm, sp_network_normalize(network, config, val)));
+    SP_TRY(sp_network_open(network, config, &e->device, &e->data, NULL, false));
+    SP_TRY(sp_evaluator_open(evaluator, &e->data));
+    SP_TRY(sp_memory_bound(&e->budgets, &e->device, &e->data, NULL, evaluator));
     SP_TRY(sp_arena_create(&e->scratch, 0, "predictions"));
-    return sp_comm_agree(r->comm,
-                         sp_metrics_create(&e->metrics, r->n_classes,
-                                           sp_evaluate_parts(r, &r->evaluation)));
+    return sp_comm_agree(
+        comm, sp_metrics_create(&e->metrics, network->n_classes,
+                                sp_evaluate_parts(evaluator, &evaluator->val)));
 }
 
 /* Times a forward pass by both clocks. */
 static sp_status time_forward(evaluation *e, const sp_batch *batch, bool is_training,
                               double *wall, double *cpu, sp_tensor *logits)
 {
-    sp_backend *backend = &e->resources.backend;
+    sp_backend *backend = &e->device.backend;
     const double at = sp_now_s(), cpu_at = sp_clock_s(CLOCK_PROCESS_CPUTIME_ID);
 
-    SP_TRY(sp_net_forward(&e->resources.net, batch, is_training, logits));
+    SP_TRY(sp_net_forward(&e->network.net, batch, is_training, logits));
     SP_TRY(backend->ops->wait(backend));
     *wall += sp_now_s() - at;
     *cpu += sp_clock_s(CLOCK_PROCESS_CPUTIME_ID) - cpu_at;
@@ -63,7 +74,7 @@ static sp_status time_forward(evaluation *e, const sp_batch *batch, bool is_trai
 static sp_status time_batch(void *arg, const sp_batch *batch)
 {
     evaluation *e = arg;
-    sp_resources *r = &e->resources;
+    sp_network *network = &e->network;
     sp_net_loss_out out = {.exact = e->metrics.exact};
     bench_parts *parts = e->parts;
     sp_tensor logits;
@@ -78,21 +89,22 @@ static sp_status time_batch(void *arg, const sp_batch *batch)
     SP_TRY(time_forward(e, batch, false, &parts->part[SP_STEP_FORWARD],
                         &parts->eval_cpu, &logits));
     at = sp_now_s();
-    SP_TRY(sp_net_loss(&r->net, batch, &out, e->metrics.confusion, prediction));
+    SP_TRY(sp_net_loss(&network->net, batch, &out, e->metrics.confusion, prediction));
     e->parts->part[SP_STEP_LOSS] += sp_now_s() - at;
-    bench_work_add(r, batch, false, e->parts);
-    return sp_evaluate_check(r, batch, prediction);
+    bench_work_add(&network->graph, batch, false, e->parts);
+    return sp_evaluator_check(network, &e->data.val, batch, prediction);
 }
 
 static sp_status run_split(void *arg)
 {
     evaluation *e = arg;
-    sp_loader *loader = e->resources.evaluation.loader;
+    sp_loader *loader = e->evaluator.val.loader;
     sp_batch *batch = NULL;
 
     SP_TRY(sp_loader_seek(loader, (sp_position){0, 0}));
     for (;;) {
-        SP_TRY(sp_evaluate_next(&e->resources, &batch, time_batch, e));
+        SP_TRY(sp_evaluate_next(&e->session, &e->evaluator, &e->evaluator.val, &batch,
+                                time_batch, e));
         if (!batch)
             return SP_OK;
         SP_TRY(sp_loader_recycle(loader, batch));
@@ -105,8 +117,8 @@ static void pass_split(evaluation *e, bench_parts *parts)
     memset(parts, 0, sizeof *parts);
     e->parts = parts;
     sp_metrics_zero(&e->metrics);
-    sp_session_run_or_abort(e->resources.session, run_split, e);
-    sp_loader_times(e->resources.evaluation.loader, &parts->plan, &parts->read);
+    sp_session_run_or_abort(&e->session, run_split, e);
+    sp_loader_times(e->evaluator.val.loader, &parts->plan, &parts->read);
 }
 
 /* One pass as sptrain runs it; its work is the split pass's. Collective. */
@@ -114,8 +126,9 @@ static sp_status pass_whole(evaluation *e, const bench_parts *work, bench_parts 
 {
     *parts = *work;
     bench_runs_clock(parts, -1);
-    SP_TRY(sp_evaluate_pass(&e->resources, &e->metrics, NULL, NULL, NULL));
-    sp_loader_times(e->resources.evaluation.loader, &parts->plan, &parts->read);
+    SP_TRY(sp_evaluate_pass(&e->session, &e->evaluator, &e->evaluator.val, &e->metrics,
+                            NULL, NULL, NULL));
+    sp_loader_times(e->evaluator.val.loader, &parts->plan, &parts->read);
     bench_runs_clock(parts, 1);
     return SP_OK;
 }
@@ -134,7 +147,7 @@ static sp_status run_passes(evaluation *e, bench_runs *s)
         pass_split(e, &s->split[s->n]);
         SP_TRY(pass_whole(e, &s->split[s->n], &s->whole[s->n]));
     }
-    return bench_runs_end(b, &e->resources.backend, s);
+    return bench_runs_end(b, &e->device.backend, s);
 }
 
 static sp_status print_passes(bench *b, bench_runs *s)
@@ -161,18 +174,18 @@ sp_status bench_eval(bench *b)
     sp_status rc = eval_open_evaluation(&e);
 
     if (rc == SP_OK)
-        rc =
-            sp_comm_agree(e.resources.comm, bench_device_open(b, &e.resources.backend));
+        rc = sp_comm_agree(b->comm, bench_device_open(b, &e.device.backend));
     if (rc == SP_OK)
         rc = run_passes(&e, &s);
     if (rc == SP_OK)
-        rc = bench_work_count(e.resources.session, s.whole, s.n, &s.work);
+        rc = bench_work_count(&e.session, s.whole, s.n, &s.work);
     if (rc == SP_OK)
-        rc = sp_comm_agree(e.resources.comm, print_passes(b, &s));
+        rc = sp_comm_agree(b->comm, print_passes(b, &s));
     bench_work_free(&s.work);
     bench_device_close(b);
     sp_arena_destroy(&e.scratch);
     sp_metrics_destroy(&e.metrics);
     b->is_reported = rc != SP_OK;
-    return sp_resources_close(&e.resources, rc);
+    sp_evaluator_close(&e.evaluator);
+    return sp_session_end(&e.session, rc, &e.network, &e.data, &e.device);
 }

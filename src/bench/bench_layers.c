@@ -365,25 +365,26 @@ static void replace_operations(sp_backend_ops *t)
     t->add_samples = add_samples;
 }
 
-sp_status bench_trace_open(bench_trace **trace, bench *b, sp_resources *resources)
+sp_status bench_trace_open(bench_trace **trace, bench *b, sp_net *net,
+                           sp_backend *backend)
 {
     bench_trace *t = calloc(1, sizeof *t);
 
-    assert(resources->backend.ops && b->best_flops >= 0);
+    assert(backend->ops && b->best_flops >= 0);
     *trace = t;
     if (t)
         t->row = calloc(MAX_ROWS, sizeof *t->row);
     if (!t || !t->row)
         return SP_FAIL(SP_EMEM, "out of memory for the rows of --layers");
     t->b = b;
-    t->net = &resources->net;
-    t->backend = &resources->backend;
-    t->real = resources->backend.ops;
+    t->net = net;
+    t->backend = backend;
+    t->real = backend->ops;
     t->timed = *t->real;
     if (b->counter)
         t->timed.is_host = false;
     replace_operations(&t->timed);
-    resources->backend.ops = &t->timed;
+    backend->ops = &t->timed;
     return SP_OK;
 }
 

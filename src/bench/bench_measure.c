@@ -309,7 +309,7 @@ sp_status bench_measure(bench *b, const bench_job *job)
 
 static sp_status name_device(bench *b)
 {
-    sp_device device;
+    sp_device_info device;
 
     if (b->backend.ops->is_host) {
         snprintf(b->device, sizeof b->device, "%.95s", sp_machine_processor());

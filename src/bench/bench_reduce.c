@@ -172,21 +172,26 @@ static sp_status reduce_measure(bench *b, const sp_graph *graph)
 
 sp_status bench_reduce(bench *b)
 {
-    sp_resources r;
+    const sp_config *config = b->options->command.config;
+    sp_session session;
+    sp_data_sets data = {0};
+    sp_network network = {0};
+    sp_device device = {0}; /* not opened */
     sp_status rc;
 
-    if (b->options->command.config->run.device == SP_DEVICE_CUDA)
+    if (config->run.device == SP_DEVICE_CUDA)
         return bench_sums(b);
-    rc = sp_resources_open(&r, &b->options->command, false);
+    rc = sp_session_open(&session, &b->options->command, false);
     if (rc == SP_OK)
-        rc = sp_session_open_data(&r, true, false);
+        rc = sp_session_open_data(&session, &data, &network, true, false);
     if (rc == SP_OK)
-        rc = sp_comm_agree(r.comm, sp_graph_build(&r.graph, r.config,
-                                                          r.n_columns, r.n_classes));
+        rc = sp_comm_agree(b->comm,
+                           sp_graph_build(&network.graph, config, network.n_columns,
+                                          network.n_classes));
     if (rc == SP_OK)
-        rc = sp_comm_agree(r.comm, bench_device_open(b, NULL));
+        rc = sp_comm_agree(b->comm, bench_device_open(b, NULL));
     if (rc == SP_OK)
-        rc = reduce_measure(b, &r.graph);
+        rc = reduce_measure(b, &network.graph);
     b->is_reported = rc != SP_OK;
-    return sp_resources_close(&r, rc);
+    return sp_session_end(&session, rc, &network, &data, &device);
 }

@@ -371,7 +371,7 @@ static sp_status print_totals(roofline *r)
 
 static sp_status count_conv(roofline *r, const bench_call *call, prediction *p)
 {
-    const cuda_conv_shape shape = {.precision = r->training.resources.backend.precision,
+    const cuda_conv_shape shape = {.precision = r->training.device.backend.precision,
                                    .n = call->n,
                                    .K = call->map ? call->map->K : 1,
                                    .c_x = call->c_in,
@@ -396,7 +396,7 @@ static sp_status count_conv(roofline *r, const bench_call *call, prediction *p)
 
 static sp_status count_wgrad(roofline *r, const bench_call *call, prediction *p)
 {
-    cuda_wgrad_shape shape = {.precision = r->training.resources.backend.precision,
+    cuda_wgrad_shape shape = {.precision = r->training.device.backend.precision,
                               .K = call->map ? call->map->K : 1,
                               .c_in = call->c_in,
                               .c_out = call->c_out,
@@ -515,7 +515,7 @@ sp_status bench_roofline(bench *b)
     rc = bench_code_read(b->options->code, &r->code);
     if (rc == SP_OK) {
         rc = bench_training_open(b, &r->training);
-        if (rc == SP_OK && r->training.resources.backend.precision != SP_BF16)
+        if (rc == SP_OK && r->training.device.backend.precision != SP_BF16)
             rc = SP_FAIL(SP_EUSAGE, "spbench roofline: train.precision must be bf16, "
                                     "such as by --precision bf16");
         if (rc == SP_OK)

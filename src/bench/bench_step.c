@@ -8,28 +8,32 @@
 
 sp_status bench_training_open(bench *b, bench_training *t)
 {
-    sp_resources *r = &t->resources;
+    const sp_config *config = b->options->command.config;
+    const sp_dataset *train = &t->data.train;
+    sp_comm *comm = b->comm;
+    sp_device *device = &t->device;
+    sp_network *network = &t->network;
 
     memset(t, 0, sizeof *t);
-    SP_TRY(sp_resources_open(r, &b->options->command, false));
-    SP_TRY(sp_resources_open_device(r));
-    r->backend.is_in_line = b->options->is_in_line || b->options->is_by_layer;
+    sp_learner_begin(&t->learner, config, train, network, &t->budgets);
+    SP_TRY(sp_session_open(&t->session, &b->options->command, false));
+    SP_TRY(sp_session_open_device(&t->session, device));
+    device->backend.is_in_line = b->options->is_in_line || b->options->is_by_layer;
     if (b->options->is_by_layer || b->counter)
-        SP_TRY(sp_comm_agree(r->comm, bench_trace_open(&t->trace, b, r)));
-    SP_TRY(sp_resources_open_transport(r));
-    SP_TRY(sp_session_open_data(r, true, false));
-    SP_TRY(sp_comm_agree(r->comm, sp_resources_normalize(r, &r->train)));
-    /* A step without labels has a gradient of zeros, and leaves the update out. */
-    SP_TRY(sp_resources_check_labels(r));
-    SP_TRY(sp_resources_open_net(r, NULL, false));
-    SP_TRY(sp_resources_open_training(r, 2));
-    return sp_comm_agree(r->comm, sp_loader_seek(r->loader, (sp_position){0, 0}));
+        SP_TRY(sp_comm_agree(
+            comm, bench_trace_open(&t->trace, b, &network->net, &device->backend)));
+    SP_TRY(sp_device_open_transport(device));
+    SP_TRY(sp_session_open_data(&t->session, &t->data, network, true, false));
+    /* Refuses data without labels: their steps would leave the update out. */
+    SP_TRY(sp_learner_open(&t->learner, device, &t->data, 2));
+    return sp_comm_agree(comm, sp_loader_seek(t->learner.loader, (sp_position){0, 0}));
 }
 
 sp_status bench_training_close(bench *b, bench_training *t, sp_status rc)
 {
     b->is_reported = rc != SP_OK;
-    rc = sp_resources_close(&t->resources, rc);
+    sp_learner_close(&t->learner);
+    sp_session_end(&t->session, rc, &t->network, &t->data, &t->device);
     bench_trace_close(t->trace);
     return rc;
 }
@@ -54,13 +58,13 @@ static sp_status step_begin_part(void *arg, sp_step_part part, const sp_batch *b
         [SP_STEP_RECYCLE] = "host_recycle", [SP_STEP_REDUCE] = "host_reduce",
         [SP_STEP_UPDATE] = "host_update"};
     step_clock *clock = arg;
-    sp_resources *r = &clock->training->resources;
+    sp_backend *backend = &clock->training->device.backend;
 
     if (clock->training->is_split || part == SP_STEP_END)
-        SP_TRY(r->backend.ops->wait(&r->backend));
+        SP_TRY(backend->ops->wait(backend));
     clock->parts->part[clock->part] += sp_now_s() - clock->at;
     if (part == SP_STEP_RECYCLE)
-        bench_work_add(r, batch, true, clock->parts);
+        bench_work_add(&clock->training->network.graph, batch, true, clock->parts);
     clock->part = part;
     clock->at = sp_now_s();
     clock->training->batch = batch;
@@ -72,12 +76,13 @@ static sp_status step_begin_part(void *arg, sp_step_part part, const sp_batch *b
 static sp_status bench_step_run(void *arg)
 {
     step_clock *clock = arg;
-    sp_resources *r = &clock->training->resources;
+    sp_learner *learner = &clock->training->learner;
     const sp_step_hooks hooks = {.begin = step_begin_part, .arg = clock};
-    const sp_rates rates = sp_optim_rates(r->config, 0, 1000000, r->sampler.effective);
+    const sp_rates rates =
+        sp_optim_rates(learner->config, 0, 1000000, learner->sampler.effective);
     sp_step_result result;
 
-    SP_TRY(sp_step_run(r, rates, &hooks, &result));
+    SP_TRY(sp_step_run(learner, rates, &hooks, &result));
     clock->parts->is_updated = result.is_updated;
     return SP_OK;
 }
@@ -88,8 +93,8 @@ void bench_training_step(bench_training *t, bench_parts *parts)
 
     memset(parts, 0, sizeof *parts);
     bench_runs_clock(parts, -1);
-    sp_session_run_or_abort(t->resources.session, bench_step_run, &clock);
-    sp_loader_times(t->resources.loader, &parts->plan, &parts->read);
+    sp_session_run_or_abort(&t->session, bench_step_run, &clock);
+    sp_loader_times(t->learner.loader, &parts->plan, &parts->read);
     bench_runs_clock(parts, 1);
 }
 
@@ -113,7 +118,7 @@ static double timed_step_s(const bench *b, const bench_runs *s, const bench_part
 static sp_status step_run_steps(bench *b, bench_training *t, bench_runs *s)
 {
     const int want = bench_runs_wanted(b);
-    sp_backend *backend = &t->resources.backend;
+    sp_backend *backend = &t->device.backend;
     bench_parts unused;
 
     SP_TRY(bench_runs_peak(b, s));
@@ -170,16 +175,15 @@ sp_status bench_step(bench *b)
     sp_status rc = bench_training_open(b, &t);
 
     if (rc == SP_OK)
-        rc =
-            sp_comm_agree(t.resources.comm, bench_device_open(b, &t.resources.backend));
+        rc = sp_comm_agree(b->comm, bench_device_open(b, &t.device.backend));
     if (rc == SP_OK)
         rc = step_run_steps(b, &t, &s);
     if (rc == SP_OK)
-        rc = bench_work_count(t.resources.session, s.whole, s.n, &s.work);
+        rc = bench_work_count(&t.session, s.whole, s.n, &s.work);
     if (rc == SP_OK)
-        rc = sp_comm_agree(t.resources.comm, print_steps(b, &s));
+        rc = sp_comm_agree(b->comm, print_steps(b, &s));
     if (rc == SP_OK && t.trace)
-        rc = sp_comm_agree(t.resources.comm, bench_trace_print(t.trace));
+        rc = sp_comm_agree(b->comm, bench_trace_print(t.trace));
     bench_work_free(&s.work);
     bench_device_close(b);
     return bench_training_close(b, &t, rc);

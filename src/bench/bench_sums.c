@@ -24,7 +24,8 @@ static const way ways[N_WAYS] = {
 
 typedef struct sums {
     bench *b;
-    sp_resources resources;
+    sp_session session;
+    sp_device device;
     sp_transport transport;
     sp_arena arena;
     double *from, *to; /* [2c + 1] for the most channels; from: 1 + rank each */
@@ -36,8 +37,8 @@ typedef struct sums {
 /* Times many sums in a row; seconds of one, on the slowest rank. Collective. */
 static sp_status sums_time_once(sums *s, size_t n, int repeats, double *seconds)
 {
-    sp_backend *be = &s->resources.backend;
-    sp_comm *comm = s->resources.comm;
+    sp_backend *be = &s->device.backend;
+    sp_comm *comm = s->b->comm;
 
     SP_TRY(sp_comm_barrier(comm));
     SP_TRY(be->ops->clock_begin(be));
@@ -52,8 +53,8 @@ static sp_status sums_time_once(sums *s, size_t n, int repeats, double *seconds)
 /* Checks the n sums of the last round. */
 static sp_status check_sums(sums *s, size_t n)
 {
-    sp_backend *be = &s->resources.backend;
-    const int size = s->resources.comm->size;
+    sp_backend *be = &s->device.backend;
+    const int size = s->b->comm->size;
     const double want = size * (size + 1) / 2;
     double host[MOST_DOUBLES];
 
@@ -89,14 +90,14 @@ static bool open_way(sums *s, const way *w)
 {
     const sp_transport_options options = {
         .want = w->want,
-        .objection = s->resources.placement.is_shared ? "ranks share a GPU" : NULL,
+        .objection = s->device.placement.is_shared ? "ranks share a GPU" : NULL,
         .without_peers = !w->is_peer,
         .scope = SP_SCOPE_WORLD,
         .is_repeatable = true,
         .limit_s = 60,
         .peer_limit_s = 60};
-    const sp_status rc = sp_transport_choose(&s->transport, s->resources.comm,
-                                             &s->resources.backend, &options);
+    const sp_status rc =
+        sp_transport_choose(&s->transport, s->b->comm, &s->device.backend, &options);
     const bool is_there = rc == SP_OK && (!w->is_peer || s->transport.peer);
 
     if (!is_there)
@@ -115,7 +116,7 @@ static sp_status time_sums(void *arg)
 
 static void time_way(sums *s)
 {
-    sp_session *session = s->resources.session;
+    sp_session *session = &s->session;
 
     for (int k = 0; k < N_CHANNELS; k++)
         s->us[s->way][k] = NAN;
@@ -141,7 +142,7 @@ static void sums_print_summary(const bench *b, const sums *s)
 
 static sp_status take_vectors(sums *s)
 {
-    sp_backend *be = &s->resources.backend;
+    sp_backend *be = &s->device.backend;
     double host[MOST_DOUBLES];
 
     SP_TRY(bench_device_open(s->b, be));
@@ -149,19 +150,19 @@ static sp_status take_vectors(sums *s)
     SP_TRY(SP_ALLOC(&s->arena, MOST_DOUBLES, &s->from));
     SP_TRY(SP_ALLOC(&s->arena, MOST_DOUBLES, &s->to));
     for (int i = 0; i < MOST_DOUBLES; i++)
-        host[i] = 1 + s->resources.comm->rank;
+        host[i] = 1 + s->b->comm->rank;
     return be->ops->upload(be, s->from, host, sizeof host);
 }
 
 static sp_status sums_run(sums *s)
 {
-    SP_TRY(sp_resources_open(&s->resources, &s->b->options->command, false));
+    SP_TRY(sp_session_open(&s->session, &s->b->options->command, false));
     if (s->b->comm->size == 1)
         return SP_FAIL(SP_EUSAGE,
                        "spbench reduce times sums of several ranks on devices: "
                        "start it with mpirun -n 2, one device each");
-    SP_TRY(sp_resources_open_device(&s->resources));
-    SP_TRY(sp_comm_agree(s->resources.comm, take_vectors(s)));
+    SP_TRY(sp_session_open_device(&s->session, &s->device));
+    SP_TRY(sp_comm_agree(s->b->comm, take_vectors(s)));
     for (; s->way < N_WAYS; s->way++)
         time_way(s);
     sums_print_summary(s->b, s);
@@ -175,7 +176,10 @@ sp_status bench_sums(bench *b)
 
     b->is_reported = rc != SP_OK;
     if (s.arena.base)
-        s.resources.backend.ops->arena_destroy(&s.arena);
+        s.device.backend.ops->arena_destroy(&s.arena);
     bench_device_close(b);
-    return sp_resources_close(&s.resources, rc);
+    sp_session_report(&s.session, rc);
+    sp_device_close(&s.device);
+    sp_session_close(&s.session);
+    return rc;
 }

@@ -34,11 +34,11 @@ static double conv_flops(const sp_graph *graph, const sp_batch *batch, bool is_t
     return flops;
 }
 
-void bench_work_add(const sp_resources *r, const sp_batch *batch, bool is_training,
+void bench_work_add(const sp_graph *graph, const sp_batch *batch, bool is_training,
                     bench_parts *parts)
 {
     assert(batch->n >= 0 && batch->n_samples >= 0);
-    parts->flops += conv_flops(&r->graph, batch, is_training);
+    parts->flops += conv_flops(graph, batch, is_training);
     parts->n += batch->n;
     parts->n_samples += batch->n_samples;
     for (int i = 0; i < batch->plan.n_maps; i++)

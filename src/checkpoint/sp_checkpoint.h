@@ -1,5 +1,5 @@
 /* Checkpoints (format: input/SCHEMA) are HDF5 files, written under a temporary name,
- * flushed, verified and renamed. Only rank 0 touches the files; sp_resources_load
+ * flushed, verified and renamed. Only rank 0 touches the files; sp_network_load
  * broadcasts the weights that it has read. Errors unless said otherwise: SP_EIO for the
  * file system, SP_EDATA for the contents, SP_EMEM. */
 #ifndef SP_CHECKPOINT_H

@@ -473,13 +473,14 @@ typedef struct sp_backend_ops {
  * linker report missing ones. */
 #define SP_OPERATIONS(X)                                                               \
     X(conv_pack)                                                                       \
-    X(conv_forward) X(conv_grad_input) X(conv_grad_weight) X(conv_forward_norm_sums)   \
-        X(conv_forward_norm_apply) X(conv_grad_input_norm_sums) X(norm_sums)           \
-            X(norm_apply) X(norm_grad_sums) X(norm_grad_apply) X(relu) X(relu_grad)    \
-                X(copy) X(dropout) X(pool) X(pool_grad) X(interpolate)                 \
-                    X(interpolate_grad) X(global_pool) X(global_pool_grad)             \
-                        X(broadcast) X(broadcast_grad) X(loss) X(sgd) X(adamw)         \
-                            X(sum_squares)
+    X(conv_forward)                                                                    \
+    X(conv_grad_input)                                                                 \
+    X(conv_grad_weight) X(conv_forward_norm_sums) X(conv_forward_norm_apply)           \
+        X(conv_grad_input_norm_sums) X(norm_sums) X(norm_apply) X(norm_grad_sums)      \
+            X(norm_grad_apply) X(relu) X(relu_grad) X(copy) X(dropout) X(pool)         \
+                X(pool_grad) X(interpolate) X(interpolate_grad) X(global_pool)         \
+                    X(global_pool_grad) X(broadcast) X(broadcast_grad) X(loss) X(sgd)  \
+                        X(adamw) X(sum_squares)
 
 static inline SP_HOST_DEVICE uint64_t sp_dropout_block(int layer, int64_t row, int c)
 {
@@ -532,16 +533,16 @@ int sp_backend_visible_devices(void);
 /* Writes into text the reason why there is no CUDA device. */
 void sp_backend_why_none(char *text, size_t size);
 /* Identity and size of a CUDA device. */
-typedef struct sp_device {
+typedef struct sp_device_info {
     char name[64];
     char uuid[48]; /* "GPU-8ad5..." as nvidia-smi prints it */
     char pci[16];  /* "0000:1b:00.0" */
     int64_t memory_bytes;
     int capability; /* 10 major + minor */
-} sp_device;
+} sp_device_info;
 
 /* Describes CUDA device i of those that this process sees. Local. SP_EDEVICE. */
-sp_status sp_backend_device(int i, sp_device *device);
+sp_status sp_backend_device(int i, sp_device_info *device);
 /* Version of the CUDA toolkit of this build as CUDA counts it (12080 is 12.8); 0: the
  * build has no CUDA. */
 int sp_backend_cuda_version(void);

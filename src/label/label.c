@@ -57,7 +57,7 @@ static void report(const label_work *w, int n_done)
 static sp_status make_outputs(label_model *m, label_files *f, const label_options *o,
                               int n_left, int n_done)
 {
-    sp_session *s = m->infer.resources.session;
+    sp_session *s = &m->infer.session;
     label_work *w = calloc(1, sizeof *w);
     label_net net = {0};
     bool has_begun = false;
@@ -74,7 +74,7 @@ static sp_status make_outputs(label_model *m, label_files *f, const label_option
     SP_TRY_GOTO(rc, sp_comm_agree(s->comm, label_work_open(w)), end);
     sp_log_info("labelling %d scan%s by %s on %d rank%s: %s", n_left, sp_plural(n_left),
                 m->infer.path, s->comm->size, sp_plural(s->comm->size),
-                m->infer.resources.device);
+                m->infer.device.text);
     for (int k = 0; k < m->members.n; k++)
         sp_log_info("averaging with %s", sp_members_path(&m->members, k));
     SP_TRY_GOTO(rc, label_scan_all(w), end);
@@ -114,10 +114,10 @@ static sp_status label(label_model *m, const sp_command *command, label_options 
             files.dir, n_done, n_done == 1 ? " was" : "s were");
     else if (rc == SP_OK)
         rc = make_outputs(m, &files, o, n_mine - n_done, n_done);
-    if (rc == SP_OK && o->summary && m->infer.resources.comm->rank == 0)
+    if (rc == SP_OK && o->summary && m->infer.session.comm->rank == 0)
         rc = label_table_write(&files, m, o->summary);
     if (rc == SP_OK)
-        rc = label_files_report_skipped(&files, m->infer.resources.comm);
+        rc = label_files_report_skipped(&files, m->infer.session.comm);
     label_files_close(&files);
     return rc;
 }

@@ -87,7 +87,7 @@ void label_files_end(const label_files *f)
 static void print_origin(FILE *to, const label_model *m, const label_options *o)
 {
     const vox_options *v = m->vox;
-    const sp_config *config = m->infer.resources.config;
+    const sp_config *config = m->infer.session.config;
 
     fprintf(to, "model crc32c %08x voxel %.17g %.17g block %.17g %.17g views %d",
             m->crc, v->voxel_size, config->data.voxel_size, v->block, v->overlap,
@@ -504,7 +504,7 @@ static sp_status make_texts(label_files *f, const label_model *m,
 
 sp_status label_files_open(label_files *f, label_model *m, const label_options *o)
 {
-    sp_session *s = m->infer.resources.session;
+    sp_session *s = &m->infer.session;
     sp_status rc;
 
     assert(m->n_classes >= 1 && o->out);

@@ -46,7 +46,7 @@ static sp_status take_column(const label_model *m, const sp_recipe *recipe, int 
  */
 static sp_status take_columns(label_model *m, const sp_recipe *recipe)
 {
-    const sp_normalization *norm = &m->infer.resources.norm;
+    const sp_normalization *norm = &m->infer.network.norm;
     const int n = norm->name ? norm->n_columns : recipe->n_columns;
 
     m->vox->n_features = 0;
@@ -79,11 +79,12 @@ static sp_status take_recipe(label_model *m, const sp_recipe *recipe, bool has_k
             "%s gives voxel size and columns; leave out --voxel-size and --features",
             m->infer.path);
     if (recipe->sweeps)
-        return SP_FAIL(SP_EDATA,
-                       "%s was trained on samples of %.20s scans joined by their poses, "
-                       "which label does not join: spvox convert --poses makes such "
-                       "samples, sptrain predict and spvox apply label them",
-                       m->infer.path, recipe->sweeps);
+        return SP_FAIL(
+            SP_EDATA,
+            "%s was trained on samples of %.20s scans joined by their poses, "
+            "which label does not join: spvox convert --poses makes such "
+            "samples, sptrain predict and spvox apply label them",
+            m->infer.path, recipe->sweeps);
     v->voxel_size = recipe->voxel_size;
     v->block = given_or(v->block, recipe->block);
     v->overlap = given_or(v->overlap, v->block > 0 ? recipe->overlap : 0);
@@ -126,7 +127,7 @@ static const vox_feature *find_feature(const vox_options *v, const char *name)
  * version has no names and uses these. */
 static sp_status pick_features(label_model *m)
 {
-    const sp_normalization *norm = &m->infer.resources.norm;
+    const sp_normalization *norm = &m->infer.network.norm;
     const vox_options given = *m->vox;
     char want[LIST];
 
@@ -164,7 +165,7 @@ static sp_status take_words(label_model *m)
 
 static sp_status choose_samples(label_model *m, const label_options *options)
 {
-    const sp_recipe *recipe = m->infer.resources.norm.recipe;
+    const sp_recipe *recipe = m->infer.network.norm.recipe;
     const vox_options *v = m->vox;
 
     SP_TRY(recipe ? take_recipe(m, recipe, options->keep != NULL) : take_words(m));
@@ -191,7 +192,7 @@ static sp_status choose_samples(label_model *m, const label_options *options)
 /* Gives the network's part its columns: the samples' columns, unchanged. */
 static sp_status choose_columns(label_model *m)
 {
-    sp_resources *r = &m->infer.resources;
+    sp_network *r = &m->infer.network;
     const int n = m->vox->n_features;
 
     if (r->norm.mean && r->norm.n_columns != n)
@@ -207,7 +208,7 @@ static sp_status choose_columns(label_model *m)
         r->columns[i] = i;
         m->column[i] = r->norm.name ? r->norm.name[i] : m->vox->feature[i].name;
     }
-    sp_resources_find_vectors(r, r->norm.recipe, m->column);
+    sp_network_find_vectors(r, r->norm.recipe, m->column);
     return SP_OK;
 }
 
@@ -215,7 +216,7 @@ static sp_status choose_columns(label_model *m)
 
 static sp_status choose_classes(label_model *m)
 {
-    sp_resources *r = &m->infer.resources;
+    sp_network *r = &m->infer.network;
     const sp_normalization *norm = &r->norm;
     const vox_map *map = &m->vox->map;
 
@@ -263,7 +264,7 @@ static sp_status add_field(label_model *m, const label_options *o,
 
 static sp_status add_probability(label_model *m, const label_options *o, int class)
 {
-    const char *class_name = m->infer.resources.class_name[class];
+    const char *class_name = m->infer.network.class_name[class];
     char name[LIST];
 
     snprintf(name, sizeof name, "p_%s", class_name);
@@ -273,7 +274,7 @@ static sp_status add_probability(label_model *m, const label_options *o, int cla
 
 static sp_status add_probabilities(label_model *m, const label_options *o)
 {
-    char *const *name = m->infer.resources.class_name;
+    char *const *name = m->infer.network.class_name;
     const bool is_all = strcmp(o->probabilities, "all") == 0;
     char known[LIST];
 
@@ -304,7 +305,7 @@ static sp_status add_class_field(label_model *m, const label_options *o)
             return SP_FAIL(SP_EUSAGE,
                            "--class-field %s: class %s has the code %d, expected at "
                            "most %d",
-                           o->class_field, m->infer.resources.class_name[c], m->code[c],
+                           o->class_field, m->infer.network.class_name[c], m->code[c],
                            UINT8_MAX);
     if (o->doubtful > UINT8_MAX)
         return SP_FAIL(SP_EUSAGE,
@@ -337,7 +338,7 @@ static sp_status choose_fields(label_model *m, const label_options *o)
 
 static sp_status choose_calibration(label_model *m, const label_options *o)
 {
-    const sp_calibration *c = m->infer.resources.norm.calibration;
+    const sp_calibration *c = m->infer.network.norm.calibration;
 
     m->temperature = m->members.n == 0 ? sp_calibration_temperature(c) : 1;
     if (o->doubtful_features <= 0)
@@ -483,15 +484,14 @@ static void warn_of_unit(const sp_scan *scan, const char *unit)
     if (is_told || strcmp(unit, "metre") == 0)
         return;
     is_told = true;
-    sp_log_warn(
-        "%s: its coordinates are in %s, but the model does not state the unit "
-        "of its samples",
-        sp_scan_path(scan), unit);
+    sp_log_warn("%s: its coordinates are in %s, but the model does not state the unit "
+                "of its samples",
+                sp_scan_path(scan), unit);
 }
 
 static sp_status check_kind(const label_model *m, const sp_scan *scan)
 {
-    const sp_recipe *recipe = m->infer.resources.norm.recipe;
+    const sp_recipe *recipe = m->infer.network.norm.recipe;
     const char *format = sp_scan_format_name(scan), *unit = sp_scan_unit(scan);
     char known[LIST];
     bool is_known = !recipe || recipe->n_formats == 0;

@@ -21,17 +21,17 @@ static sp_status open_single(label_net *n, const label_model *m)
     if (m->most_distance > 0) {
         double factor;
 
-        SP_TRY(sp_voxel_factor(n->infer->resources.config, &n->set, &factor));
+        SP_TRY(sp_voxel_factor(n->infer->session.config, &n->set, &factor));
         n->edge = SP_CALIBRATION_EDGE * (int)factor;
         SP_TRY(sp_arena_create(&n->features, 0, "features"));
-        n->infer->resources.net.features.arena = &n->features;
+        n->infer->network.net.features.arena = &n->features;
     }
     return sp_infer_open_single(n->infer, &n->set, &n->views, NULL, &n->single);
 }
 
 sp_status label_net_open(label_net *n, label_model *m, int n_views)
 {
-    sp_session *s = m->infer.resources.session;
+    sp_session *s = &m->infer.session;
 
     assert(n_views >= 1);
     memset(n, 0, sizeof *n);
@@ -58,8 +58,8 @@ void label_net_close(label_net *n)
 /* Adds the distances of a view's voxels to the stored voxels' sums. */
 static sp_status add_distances(label_net *n, const sp_batch *batch, int64_t n_stored)
 {
-    const sp_calibration *c = n->infer->resources.norm.calibration;
-    const sp_net_features *f = &n->infer->resources.net.features;
+    const sp_calibration *c = n->infer->network.norm.calibration;
+    const sp_net_features *f = &n->infer->network.net.features;
     uint64_t *far;
 
     if (f->n != batch->n || f->c != c->n_features)
@@ -87,18 +87,18 @@ static void spread_rows(uint64_t *sum, int64_t n, int c, int c_all)
 static sp_status run_view(label_net *n, const sp_sample *sample, int view,
                           const char *what, uint64_t *sum)
 {
-    sp_resources *r = &n->infer->resources;
+    sp_net *net = &n->infer->network.net;
     sp_tensor logits;
     sp_batch *batch;
 
     sp_arena_reset(&n->features);
     SP_TRY(sp_single_batch_fill(n->single, sample, view));
     SP_TRY(sp_single_batch_use(n->single, &batch));
-    SP_TRY(sp_net_forward(&r->net, batch, false, &logits));
-    SP_TRY(r->backend.ops->wait(&r->backend));
+    SP_TRY(sp_net_forward(net, batch, false, &logits));
+    SP_TRY(net->backend->ops->wait(net->backend));
     sp_arena_reset(&n->scratch);
-    SP_TRY(sp_merging_fetch(&r->backend, &n->scratch, &logits));
-    SP_TRY(sp_members_check_finite(&r->graph, logits, what));
+    SP_TRY(sp_merging_fetch(net->backend, &n->scratch, &logits));
+    SP_TRY(sp_members_check_finite(net->graph, logits, what));
     sp_merge_view(logits, sp_members_temperature(n->members), batch->row_of, sample->n,
                   sum);
     if (n->model->most_distance > 0)
@@ -110,9 +110,9 @@ static sp_status run_view(label_net *n, const sp_sample *sample, int view,
 static sp_status run_members(label_net *n, const sp_sample *sample, const char *what,
                              uint64_t *sum)
 {
-    const int c = n->infer->resources.n_classes;
+    const int c = n->infer->network.n_classes;
     const int c_all = label_model_sums(n->model);
-    sp_run *run = &n->infer->resources.session->run;
+    sp_run *run = &n->infer->session.run;
 
     spread_rows(sum, sample->n, c, c_all);
     if (n->model->most_distance > 0)
@@ -144,9 +144,9 @@ static sp_status reserve_far(label_net *n, int64_t n_stored, const char *what)
 sp_status label_net_run(label_net *n, const sp_sample *sample, const char *what,
                         uint64_t *sum)
 {
-    const int c = n->infer->resources.n_classes;
+    const int c = n->infer->network.n_classes;
     const double begun = sp_now_s();
-    sp_run *run = &n->infer->resources.session->run;
+    sp_run *run = &n->infer->session.run;
 
     assert(n->single && what && (sum || sample->n == 0));
     memset(sum, 0, (size_t)sample->n * (size_t)c * sizeof *sum);

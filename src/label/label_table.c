@@ -91,7 +91,7 @@ static void csv_head(FILE *to, const label_model *m)
     for (int c = 0; c < m->n_classes; c++) {
         char name[300];
 
-        snprintf(name, sizeof name, "share_%s", m->infer.resources.class_name[c]);
+        snprintf(name, sizeof name, "share_%s", m->infer.network.class_name[c]);
         putc(',', to);
         csv_text(to, name);
     }
@@ -146,8 +146,7 @@ static void json_row(sp_json *json, const table_row *r)
     for (int c = 0; c < r->model->n_classes; c++) {
         char name[300];
 
-        snprintf(name, sizeof name, "share_%s",
-                 r->model->infer.resources.class_name[c]);
+        snprintf(name, sizeof name, "share_%s", r->model->infer.network.class_name[c]);
         sp_json_double(json, name, row_share(r, r->tally.n[c]));
     }
     sp_json_end_object(json);

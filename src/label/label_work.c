@@ -18,7 +18,7 @@
 
 sp_session *label_work_session(const label_work *w)
 {
-    return w->model->infer.resources.session;
+    return &w->model->infer.session;
 }
 
 /* ---- open and close ---- */
@@ -28,12 +28,12 @@ sp_session *label_work_session(const label_work *w)
  * blocks did, they begin exactly there. */
 static sp_status choose_alignment(label_work *w)
 {
-    const sp_resources *r = &w->model->infer.resources;
-    const sp_recipe *recipe = r->norm.recipe;
+    const sp_infer *infer = &w->model->infer;
+    const sp_recipe *recipe = infer->network.norm.recipe;
     double factor;
 
-    SP_TRY(sp_voxel_factor(r->config, &w->net->set, &factor));
-    w->vox.alignment = sp_graph_stride(&r->graph) * (int64_t)factor;
+    SP_TRY(sp_voxel_factor(infer->session.config, &w->net->set, &factor));
+    w->vox.alignment = sp_graph_stride(&infer->network.graph) * (int64_t)factor;
     if (recipe && recipe->alignment > 0 && recipe->alignment % w->vox.alignment == 0)
         w->vox.alignment = recipe->alignment;
     return SP_OK;
@@ -194,7 +194,7 @@ sp_status label_work_map(const label_work *w, int scan, label_raster *raster,
         SP_TRY(label_raster_sum(raster, comm));
     snprintf(path, sizeof path, "%s/%s.tif", w->files->dir, file->name);
     if (!comm || comm->rank == 0)
-        rc = label_raster_write(raster, path, w->model->infer.resources.class_name,
+        rc = label_raster_write(raster, path, w->model->infer.network.class_name,
                                 file->epsg);
     return comm ? sp_comm_agree(comm, rc) : rc;
 }

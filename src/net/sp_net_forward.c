@@ -21,7 +21,7 @@ static sp_pack_args pack_args(const sp_net *net, int s, int direction)
                           .packed = impl->fixed.packed[s][direction]};
 }
 
-/* Lists the packings of all steps; sp_resources_exchange_average exchanges the weights.
+/* Lists the packings of all steps; sp_learner_exchange_average exchanges the weights.
  */
 static void list_packs(const sp_net *net)
 {

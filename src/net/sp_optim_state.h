@@ -8,7 +8,7 @@
  *
  * The averages of train.ema and train.average_tail are kept values too: they begin as the weights and the
  * buffers, are complete for frozen layers, and evaluations compute with them in place of
- * both (sp_resources_exchange_average in train/sp_resources.h). They belong to no
+ * both (sp_learner_exchange_average in api/sp_learner.h). They belong to no
  * optimizer: a file without them, or with another optimizer's state, changes nothing
  * about the rest. */
 #ifndef SP_OPTIM_STATE_H

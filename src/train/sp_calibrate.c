@@ -217,18 +217,19 @@ static sp_status measure_batch(calibration_pass *p, const sp_batch *batch,
 static sp_status calibrate_batch(void *arg, const sp_batch *batch)
 {
     calibration_pass *p = arg;
-    sp_resources *r = &p->infer->resources;
-    sp_net_features *f = &r->net.features;
+    sp_net *net = &p->infer->network.net;
+    sp_net_features *f = &net->features;
     char what[SP_ERROR_MESSAGE / 2] = "";
     sp_net_rows rows;
 
     sp_arena_reset(&p->arena);
     f->n = 0;
-    SP_TRY(sp_net_forward(&r->net, batch, false, NULL));
-    SP_TRY(sp_net_fetch_rows(&r->net, batch, &p->arena, &rows));
+    SP_TRY(sp_net_forward(net, batch, false, NULL));
+    SP_TRY(sp_net_fetch_rows(net, batch, &p->arena, &rows));
     if (batch->n_samples > 0)
-        sp_dataset_print_sample(&r->val, batch->sample_id[0], what, sizeof what);
-    SP_TRY(sp_members_check_finite(&r->graph,
+        sp_dataset_print_sample(&p->infer->data.val, batch->sample_id[0], what,
+                                sizeof what);
+    SP_TRY(sp_members_check_finite(net->graph,
                                    (sp_tensor){.data = (float *)(uintptr_t)rows.logits,
                                                .n = rows.n,
                                                .c = rows.n_classes,
@@ -248,12 +249,14 @@ static sp_status calibrate_batch(void *arg, const sp_batch *batch)
 static sp_status calibrate_all(void *arg)
 {
     calibration_pass *p = arg;
-    sp_loader *loader = p->infer->resources.evaluation.loader;
+    const sp_evaluator *e = &p->infer->evaluator;
+    sp_loader *loader = e->val.loader;
     sp_batch *batch = NULL;
     sp_status rc = sp_loader_seek(loader, (sp_position){0, 0});
 
     while (rc == SP_OK && sp_signal_received() == 0) {
-        rc = sp_evaluate_next(&p->infer->resources, &batch, calibrate_batch, p);
+        rc = sp_evaluate_next(&p->infer->session, e, &e->val, &batch, calibrate_batch,
+                              p);
         if (rc == SP_OK && !batch)
             break;
         if (rc == SP_OK)
@@ -265,14 +268,14 @@ static sp_status calibrate_all(void *arg)
 /* Sums n whole numbers over the ranks. */
 static sp_status sum_ranks(const calibration_pass *p, void *x, size_t n)
 {
-    return sp_comm_allreduce(p->infer->resources.comm, SP_SCOPE_WORLD, x, n, SP_I64,
+    return sp_comm_allreduce(p->infer->session.comm, SP_SCOPE_WORLD, x, n, SP_I64,
                              SP_SUM);
 }
 
 /* Ranks without samples have not seen how many features there are. */
 static sp_status agree_features(calibration_pass *p)
 {
-    sp_comm *comm = p->infer->resources.comm;
+    sp_comm *comm = p->infer->session.comm;
     int64_t most = p->n_features;
     sp_net_features f;
     sp_net_rows rows = {0};
@@ -284,15 +287,15 @@ static sp_status agree_features(calibration_pass *p)
 
 static sp_status run_calibration_pass(calibration_pass *p)
 {
-    sp_resources *r = &p->infer->resources;
+    sp_session *s = &p->infer->session;
 
     memset(p->likelihood, 0,
            (size_t)p->n_temperatures * SP_EXACT_WIDE * sizeof *p->likelihood);
     memset(p->count, 0, (size_t)p->n_classes * sizeof *p->count);
     memset(p->bins, 0, sizeof p->bins);
     p->n_voxels = p->n_correct = 0;
-    sp_session_run_or_abort(r->session, calibrate_all, p);
-    SP_TRY(sp_comm_agree(r->comm, sp_signal_check()));
+    sp_session_run_or_abort(s, calibrate_all, p);
+    SP_TRY(sp_comm_agree(s->comm, sp_signal_check()));
     SP_TRY(sum_ranks(p, p->likelihood, (size_t)p->n_temperatures * SP_EXACT_WIDE));
     SP_TRY(sum_ranks(p, p->count, (size_t)p->n_classes));
     SP_TRY(sum_ranks(p, p->bins, sizeof p->bins / (sizeof(int64_t))));
@@ -335,7 +338,7 @@ static int best_temperature(const calibration_pass *p, double most)
 /* Rank 0's numbers on all ranks, whatever processors these have. */
 static sp_status share_features(const calibration_pass *p)
 {
-    sp_comm *comm = p->infer->resources.comm;
+    sp_comm *comm = p->infer->session.comm;
     const sp_calibration *c = p->calibration;
     const size_t d = (size_t)c->n_features;
 
@@ -355,7 +358,7 @@ static sp_status find_classes(calibration_pass *p)
     p->distances = calloc(DISTANCE_BINS, sizeof *p->distances);
     if (rc == SP_OK && (!sum || !p->distances))
         rc = SP_FAIL(SP_EMEM, "no memory for %d features", p->n_features);
-    rc = sp_comm_agree(p->infer->resources.comm, rc);
+    rc = sp_comm_agree(p->infer->session.comm, rc);
     if (rc == SP_OK && p->n_features > 0)
         rc = sum_ranks(p, p->sums, p->n_sums * SP_EXACT_LIMBS);
     for (int k = 0; rc == SP_OK && k < p->n_classes; k++)
@@ -420,15 +423,14 @@ static sp_status find_temperature(calibration_pass *p)
     double nll, ece, factor;
     int best, at;
 
-    SP_TRY(
-        sp_voxel_factor(p->infer->resources.config, &p->infer->resources.val, &factor));
+    SP_TRY(sp_voxel_factor(p->infer->session.config, &p->infer->data.val, &factor));
     p->edge = SP_CALIBRATION_EDGE * (int)factor;
     choose_temperatures(p, 1);
     SP_TRY(run_calibration_pass(p));
     if (p->n_voxels == 0)
         return SP_FAIL(SP_EDATA,
                        "%s: no voxel of data.val has a label, expected one at least",
-                       p->infer->resources.val.shard[0].path);
+                       p->infer->data.val.shard[0].path);
     SP_TRY(agree_features(p));
     nll = mean_loss(p, COARSE_ONE);
     best = best_temperature(p, nll);
@@ -452,30 +454,33 @@ static sp_status find_temperature(calibration_pass *p)
 
 static sp_status calibrate(sp_infer *infer)
 {
-    sp_resources *r = &infer->resources;
+    const sp_dataset *val = &infer->data.val;
+    const int n_classes = infer->network.n_classes;
+    sp_net *net = &infer->network.net;
+    sp_comm *comm = infer->session.comm;
     calibration_pass *p = calloc(1, sizeof *p);
     sp_status rc = p ? SP_OK : SP_FAIL(SP_EMEM, "no memory for a calibration");
 
-    if (rc == SP_OK && !r->val.has_labels)
+    if (rc == SP_OK && !val->has_labels)
         rc = SP_FAIL(SP_EDATA, "%s: /labels is absent, expected for calibration",
-                     r->val.shard[0].path);
-    rc = sp_comm_agree(r->comm, rc);
+                     val->shard[0].path);
+    rc = sp_comm_agree(comm, rc);
     if (rc != SP_OK)
         goto end;
     p->infer = infer;
-    p->n_classes = r->n_classes;
+    p->n_classes = n_classes;
     p->likelihood = calloc((size_t)COARSE * SP_EXACT_WIDE, sizeof *p->likelihood);
-    p->count = calloc((size_t)r->n_classes + 1, sizeof *p->count);
+    p->count = calloc((size_t)n_classes + 1, sizeof *p->count);
     rc = p->likelihood && p->count ? sp_arena_create(&p->arena, 0, "features")
                                    : SP_FAIL(SP_EMEM, "no memory for a calibration");
-    rc = sp_comm_agree(r->comm, rc);
-    r->net.features.arena = &p->arena;
+    rc = sp_comm_agree(comm, rc);
+    net->features.arena = &p->arena;
     if (rc == SP_OK)
         rc = find_temperature(p);
-    r->net.features.arena = NULL;
-    if (rc == SP_OK && r->comm->rank == 0)
+    net->features.arena = NULL;
+    if (rc == SP_OK && comm->rank == 0)
         rc = sp_checkpoint_write_calibration(infer->path, p->calibration);
-    rc = sp_comm_agree(r->comm, rc);
+    rc = sp_comm_agree(comm, rc);
     if (rc == SP_OK)
         sp_log_info("%s has the calibration", infer->path);
     sp_arena_destroy(&p->arena);

@@ -1,30 +1,29 @@
 /* `sptrain check`: describes the run that a deck leads to, without training. */
 #include "train/sp_check.h"
 
+#include "api/sp_labels.h"
 #include "base/sp_log.h"
 #include "train/sp_init.h"
 #include "train/sp_output.h"
 #include "train/sp_resume.h"
 #include "train/sp_test.h"
 
-static sp_status check_memory(sp_resources *r, sp_sampler *sampler)
+static sp_status check_memory(sp_checked *c)
 {
-    const bool has_eval = r->config->run.eval_every > 0 && r->val.n_samples > 0;
-    sp_sampler val = {0};
+    const sp_config *config = c->session.config;
+    const sp_dataset *val = &c->data.val;
+    sp_evaluator *e = &c->evaluator;
+    const bool has_eval = config->run.eval_every > 0 && val->n_samples > 0;
     sp_status rc = SP_OK;
 
-    if (has_eval && r->val.has_labels)
-        rc = sp_resources_measure_merging(r);
+    if (has_eval && val->has_labels)
+        rc = sp_evaluator_measure_merging(e, &c->data);
     if (has_eval && rc == SP_OK)
-        rc = sp_sampler_open(&val, &r->val, r->comm, r->config, false);
-    rc = sp_comm_agree(r->comm, rc);
-    if (has_eval && rc == SP_OK)
-        rc = sp_resources_open_val_sets(r, &val);
-    if (rc == SP_OK)
-        rc = sp_check_memory(r, sampler, has_eval ? &val : NULL);
-    sp_budgets_close(&r->budgets); /* closed before the samplers that it refers to */
-    sp_sampler_close(&val);
-    return rc;
+        rc = sp_sampler_open(&e->val.sampler, val, e->comm, config, false);
+    SP_TRY(sp_comm_agree(e->comm, rc));
+    if (has_eval)
+        SP_TRY(sp_evaluator_open_sets(e, &c->data));
+    return sp_check_memory(c);
 }
 
 /* Rank 0 verifies a file that the deck names as the beginning of a run. */
@@ -38,55 +37,61 @@ static sp_status check_file(sp_session *s, const char *path)
 }
 
 /* Fails if a training would fail before its first step. */
-static sp_status check_start(sp_resources *r)
+static sp_status check_start(sp_checked *c)
 {
-    const sp_session *s = r->session;
+    const sp_config *config = c->session.config;
+    sp_comm *comm = c->session.comm;
 
-    SP_TRY(check_file(r->session, s->config->run.init_from));
-    SP_TRY(check_file(r->session, s->config->run.checkpoint));
-    SP_TRY(sp_init_check_keys(r));
-    SP_TRY(sp_session_open_data(r, true, true));
-    SP_TRY(sp_resources_check_labels(r));
-    SP_TRY(sp_resources_check_class_weights(r));
-    SP_TRY(sp_resources_check_training(r));
-    SP_TRY(sp_test_check(r));
-    return sp_resources_check_mixing(r);
+    SP_TRY(check_file(&c->session, config->run.init_from));
+    SP_TRY(check_file(&c->session, config->run.checkpoint));
+    SP_TRY(sp_init_check_keys(config));
+    SP_TRY(sp_session_open_data(&c->session, &c->data, &c->network, true, true));
+    SP_TRY(sp_labels_check(config, comm, &c->data.train));
+    SP_TRY(sp_labels_check_weights(config, c->network.n_classes));
+    SP_TRY(sp_learner_check_deck(config, comm));
+    SP_TRY(sp_test_check(config, &c->data.test));
+    return sp_learner_open_mixing(&c->learner);
 }
 
-static sp_status check_all_data(sp_resources *r)
+static sp_status check_all_data(sp_checked *c)
 {
-    sp_sampler sampler = {0};
-    sp_status rc;
+    const sp_config *config = c->session.config;
+    sp_comm *comm = c->session.comm;
+    sp_network *n = &c->network;
+    sp_graph *graph = &n->graph;
+    sp_learner *learner = &c->learner;
 
-    SP_TRY(check_start(r));
-    SP_TRY(sp_graph_build(&r->graph, r->config, r->n_columns, r->n_classes));
-    SP_TRY(sp_graph_check_tuning(&r->graph, r->config));
-    SP_TRY(sp_sampler_open(&sampler, &r->train, r->comm, r->config, true));
-    if (r->comm->rank == 0)
-        sp_graph_print(&r->graph, stdout);
-    sp_output_data(r, &sampler);
-    rc = sp_output_notes(r, &sampler);
-    sp_init_report(r);
-    if (rc == SP_OK)
-        rc = sp_init_check(r);
-    if (rc == SP_OK)
-        rc = check_memory(r, &sampler);
-    sp_sampler_close(&sampler);
-    return rc == SP_OK ? sp_resume_check(r) : rc;
+    sp_learner_begin(learner, config, &c->data.train, n, &c->budgets);
+    sp_evaluator_begin(&c->evaluator, config, comm, n, &c->budgets);
+    sp_device_begin(&c->device, config, comm);
+    SP_TRY(check_start(c));
+    SP_TRY(sp_graph_build(graph, config, n->n_columns, n->n_classes));
+    SP_TRY(sp_graph_check_tuning(graph, config));
+    SP_TRY(sp_sampler_open(&learner->sampler, &c->data.train, comm, config, true));
+    if (comm->rank == 0)
+        sp_graph_print(graph, stdout);
+    sp_output_data(learner, comm, &c->data);
+    SP_TRY(sp_output_notes(learner, comm, &c->data));
+    sp_init_report(config, graph);
+    SP_TRY(sp_init_check(&c->session, n, &c->data.train));
+    SP_TRY(check_memory(c));
+    return sp_resume_check(learner, &c->device);
 }
 
-sp_status sp_check_run(const sp_command *command, sp_status (*work)(sp_resources *r))
+sp_status sp_check_run(const sp_command *command, sp_status (*work)(sp_checked *c))
 {
-    sp_resources r;
-    sp_status rc = sp_resources_open(&r, command, false);
+    sp_checked c = {0};
+    sp_status rc = sp_session_open(&c.session, command, false);
 
     if (rc == SP_OK)
-        rc = sp_session_guard(r.session);
+        rc = sp_session_guard(&c.session);
     if (rc == SP_OK)
-        rc = work(&r);
+        rc = work(&c);
     if (rc == SP_OK)
-        rc = sp_comm_agree(r.comm, sp_log_written());
-    return sp_resources_close(&r, rc);
+        rc = sp_comm_agree(c.session.comm, sp_log_written());
+    sp_evaluator_close(&c.evaluator);
+    sp_learner_close(&c.learner);
+    return sp_session_end(&c.session, rc, &c.network, &c.data, &c.device);
 }
 
 sp_status sp_check(const sp_command *command)

@@ -8,7 +8,8 @@
 #ifndef SP_CHECK_H
 #define SP_CHECK_H
 
-#include "data/sp_sampler.h"
+#include "api/sp_evaluator.h"
+#include "api/sp_learner.h"
 #include "train/sp_session.h"
 
 /* Collective. They report their own failures and return the exit status. */
@@ -17,14 +18,26 @@ sp_status sp_preflight(const sp_command *command);
 
 /* ---- between the files of this module ---- */
 
-/* Opens the resources of a command, lets `work` use them, and closes them. */
-sp_status sp_check_run(const sp_command *command, sp_status (*work)(sp_resources *r));
+/* The parts of these commands; the device is not open in a check. */
+typedef struct sp_checked {
+    sp_session session;
+    sp_device device;
+    sp_data_sets data;
+    sp_network network; /* its graph, and in no command its weights */
+    sp_learner learner;
+    sp_evaluator evaluator;
+    sp_budgets budgets;
+} sp_checked;
+
+/* Opens the session of a command, lets `work` open and use the parts, and closes
+ * them. */
+sp_status sp_check_run(const sp_command *command, sp_status (*work)(sp_checked *c));
 
 /* Logs the number of micro-batches that the most expensive step is cut into by
  * run.memory_mb or by the memory of a device that rank 0 sees, and the memory that the
  * steps of the deck need, evaluation included. The largest samples are planned on the
- * host. Collective, agreed; reads some samples. val NULL: no evaluation. SP_EDATA,
- * SP_EIO, SP_EMEM. */
-sp_status sp_check_memory(sp_resources *resources, sp_sampler *train, sp_sampler *val);
+ * host. Collective, agreed; reads some samples. The learner's sampler is open, and the
+ * evaluator's if there are evaluations. SP_EDATA, SP_EIO, SP_EMEM. */
+sp_status sp_check_memory(sp_checked *c);
 
 #endif

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "api/sp_evaluator.h"
 #include "base/sp_log.h"
 #include "base/sp_signal.h"
 #include "report/sp_progress.h"
@@ -11,72 +12,11 @@
 #include "train/sp_sample_pictures.h"
 #include "train/sp_session.h"
 
-enum { CAUSE = SP_CHECKPOINT_FAULT + 32 };
-
-/* Steps until the initial statistics of batch norms have a share of an eighth in the
- * running ones, (1 - momentum)^steps: 20 for a momentum of 0.1. */
-static double warm_up_steps(const sp_graph *graph)
-{
-    double most = 0;
-
-    for (int i = 0; i < graph->n_nodes; i++) {
-        const sp_node *node = &graph->node[i];
-
-        if (node->op == SP_OP_BATCHNORM && !node->is_frozen && node->momentum > 0)
-            most = fmax(most, ceil(log(0.125) / log1p(-node->momentum)));
-    }
-    return most;
-}
-
-/* Says what made an output that is not finite, as far as that is known. In a deep
- * network, activations can grow from layer to layer if its norms evaluate by their
- * initial statistics. */
-static const char *blame(const sp_resources *r, char cause[CAUSE])
-{
-    static const char either[] =
-        "the weights, or the features of this sample, are at fault";
-    const long long step = r->step; /* 0: the file of the weights has no step */
-
-    if (r->fault[0])
-        snprintf(cause, CAUSE, "the checkpoint's %s", r->fault);
-    else if (0 < step && (double)step < warm_up_steps(&r->graph))
-        snprintf(cause, CAUSE,
-                 "%s; after %lld step%s the running statistics of the batch norms are "
-                 "still close to their initial values: train longer, or evaluate later "
-                 "(run.eval_every)",
-                 either, step, sp_plural(step));
-    else
-        snprintf(cause, CAUSE, "%s", either);
-    return cause;
-}
-
-sp_status sp_evaluate_check(const sp_resources *r, const sp_batch *batch,
-                            const int32_t *prediction)
-{
-    const sp_graph *graph = &r->graph;
-    char text[SP_ERROR_MESSAGE / 2], cause[CAUSE];
-    int64_t voxel;
-    int b;
-
-    assert(batch->n == 0 || prediction);
-    if (sp_metrics_find_unpredicted(batch, prediction, &b, &voxel))
-        return SP_FAIL(
-            SP_ENUMERIC, "%s: voxel %lld: the output of layer `%s` is not finite: %s",
-            sp_dataset_print_sample(r->evaluation.set, batch->sample_id[b], text,
-                                    sizeof text),
-            (long long)voxel, graph->node[graph->n_nodes - 1].name, blame(r, cause));
-    if (!r->fault[0] || batch->n_samples == 0)
-        return SP_OK;
-    return SP_FAIL(SP_ENUMERIC,
-                   "%s: the output of layer `%s` is finite, but not the weights: %s",
-                   sp_dataset_print_sample(r->evaluation.set, batch->sample_id[0], text,
-                                           sizeof text),
-                   graph->node[graph->n_nodes - 1].name, blame(r, cause));
-}
-
 /* A pass over a set on this rank. */
 typedef struct pass {
-    sp_resources *resources;
+    sp_session *session;
+    sp_evaluator *evaluator;
+    sp_evaluation *of;
     sp_metrics *metrics;
     sp_sample_pictures *pictures; /* NULL: no pictures are wanted */
     sp_merging merging;
@@ -154,7 +94,7 @@ static sp_status end_views(pass *p, const sp_batch *batch)
 static sp_status train_evaluate_batch(void *arg, const sp_batch *batch)
 {
     pass *p = arg;
-    sp_resources *r = p->resources;
+    sp_network *network = p->evaluator->network;
     sp_metrics *metrics = p->metrics;
     const bool is_plain = batch->view == 0;
     sp_net_loss_out out = {.exact = is_plain ? metrics->exact : NULL};
@@ -165,17 +105,17 @@ static sp_status train_evaluate_batch(void *arg, const sp_batch *batch)
         SP_TRY(p->check_stop(p->arg));
     sp_arena_reset(&p->scratch);
     SP_TRY(SP_ALLOC(&p->scratch, batch->n, &prediction));
-    SP_TRY(sp_net_forward(&r->net, batch, false, &logits));
-    SP_TRY(sp_net_loss(&r->net, batch, &out, is_plain ? metrics->confusion : NULL,
+    SP_TRY(sp_net_forward(&network->net, batch, false, &logits));
+    SP_TRY(sp_net_loss(&network->net, batch, &out, is_plain ? metrics->confusion : NULL,
                        prediction));
-    SP_TRY(sp_evaluate_check(r, batch, prediction));
+    SP_TRY(sp_evaluator_check(network, p->of->set, batch, prediction));
     if (p->merging.is_on)
         SP_TRY(sp_merging_add(&p->merging, batch, logits));
     if (p->merging.is_on && sp_merging_is_last(&p->merging, batch))
         SP_TRY(end_views(p, batch));
     if (!is_plain)
         return SP_OK;
-    metrics->n_samples += count_samples(r->evaluation.set, batch);
+    metrics->n_samples += count_samples(p->of->set, batch);
     for (int b = 0; metrics->point_confusion && b < batch->n_samples; b++)
         sp_metrics_add_points(metrics->point_confusion, metrics->n_classes,
                               &batch->sample[b], batch->row_of + batch->row_of_at[b],
@@ -190,34 +130,31 @@ static void show(pass *p, const sp_batch *batch)
 {
     const sp_metrics *m = p->metrics;
 
-    if (batch->micro < batch->n_micro - 1 ||
-        batch->view < p->resources->evaluation.views.n - 1)
+    if (batch->micro < batch->n_micro - 1 || batch->view < p->of->views.n - 1)
         return;
     p->n_done += batch->step_samples;
-    sp_session_count(p->resources->session, p->n_done,
-                     p->resources->evaluation.set->n_samples);
+    sp_session_count(p->session, p->n_done, p->of->set->n_samples);
     if (sp_progress_is_due(&p->progress))
         sp_progress_at(&p->progress, p->n_done, "mIoU %.3f",
                        sp_metrics_miou(m->confusion, m->n_classes));
 }
 
-sp_status sp_evaluate_next(sp_resources *r, sp_batch **batch, sp_evaluate_work *work,
-                           void *arg)
+sp_status sp_evaluate_next(sp_session *s, const sp_evaluator *e,
+                           const sp_evaluation *of, sp_batch **batch,
+                           sp_evaluate_work *work, void *arg)
 {
-    sp_session *s = r->session;
     sp_status rc;
 
     assert(batch && work);
     sp_session_beat(s, SP_PHASE_READ);
-    rc = sp_loader_next(r->evaluation.loader, batch, NULL);
+    rc = sp_loader_next(of->loader, batch, NULL);
     if (rc == SP_OK && !*batch)
         return SP_OK;
     sp_session_beat(s, SP_PHASE_EVAL);
     if (rc == SP_OK)
         rc = work(arg, *batch);
     if (rc == SP_EMEM)
-        rc = sp_budgets_explain(&r->budgets,
-                                sp_budgets_eval(&r->budgets, r->evaluation.set),
+        rc = sp_budgets_explain(e->budgets, sp_budgets_eval(e->budgets, of->set),
                                 (*batch)->sample_id, (*batch)->n_samples);
     return rc;
 }
@@ -227,7 +164,8 @@ static sp_status evaluate_next(pass *p, sp_batch **batch)
 {
     if (p->check_stop)
         SP_TRY(p->check_stop(p->arg));
-    SP_TRY(sp_evaluate_next(p->resources, batch, train_evaluate_batch, p));
+    SP_TRY(sp_evaluate_next(p->session, p->evaluator, p->of, batch,
+                            train_evaluate_batch, p));
     if (*batch)
         show(p, *batch);
     return SP_OK;
@@ -239,14 +177,14 @@ static sp_status train_evaluate_all(void *arg)
 {
     pass *p = arg;
     sp_batch *batch = NULL;
-    sp_status rc = sp_loader_seek(p->resources->evaluation.loader, (sp_position){0, 0});
+    sp_status rc = sp_loader_seek(p->of->loader, (sp_position){0, 0});
 
     while (rc == SP_OK) {
         rc = evaluate_next(p, &batch);
         if (rc == SP_OK && !batch)
             break;
         if (rc == SP_OK)
-            rc = sp_loader_recycle(p->resources->evaluation.loader, batch);
+            rc = sp_loader_recycle(p->of->loader, batch);
     }
     if (rc == SP_ENUMERIC || rc == SP_ELIMIT) {
         p->found = rc;
@@ -259,74 +197,76 @@ static sp_status train_evaluate_all(void *arg)
  * there. All have the same number of micro-batches. */
 static sp_status evaluate_merged(pass *p)
 {
-    sp_session *s = p->resources->session;
     sp_batch *batch = NULL;
-    sp_status rc = sp_loader_seek(p->resources->evaluation.loader, (sp_position){0, 0});
+    sp_status rc = sp_loader_seek(p->of->loader, (sp_position){0, 0});
 
     for (;;) {
         if (rc == SP_OK)
             rc = evaluate_next(p, &batch);
-        SP_TRY(sp_comm_agree(s->comm, rc));
+        SP_TRY(sp_comm_agree(p->evaluator->comm, rc));
         if (!batch)
             return SP_OK;
         if (sp_merging_is_last(&p->merging, batch))
             SP_TRY(sp_merging_exchange(&p->merging, batch));
-        rc = sp_loader_recycle(p->resources->evaluation.loader, batch);
+        rc = sp_loader_recycle(p->of->loader, batch);
     }
 }
 
 static sp_status run_pass(pass *p)
 {
-    sp_resources *r = p->resources;
-
-    SP_TRY(sp_merging_open(&p->merging, r, count_merged, p));
+    SP_TRY(sp_merging_open(&p->merging, p->evaluator, p->of, count_merged, p));
     if (p->merging.with_blocks)
         return evaluate_merged(p);
-    sp_session_run_or_abort(r->session, train_evaluate_all, p);
-    return sp_comm_agree(r->comm, p->found);
+    sp_session_run_or_abort(p->session, train_evaluate_all, p);
+    return sp_comm_agree(p->evaluator->comm, p->found);
 }
 
-int sp_evaluate_parts(const sp_resources *r, const sp_evaluation *e)
+int sp_evaluate_parts(const sp_evaluator *e, const sp_evaluation *of)
 {
-    const bool is_merged = r->config->eval.merge;
-    const int points = e->set->has_points ? SP_METRICS_POINTS : 0;
+    const bool is_merged = e->config->eval.merge;
+    const int points = of->set->has_points ? SP_METRICS_POINTS : 0;
 
-    if (!sp_merging_is_mean(r, e) && !is_merged)
+    if (!sp_merging_is_mean(e, of) && !is_merged)
         return points;
     return points | (points ? SP_METRICS_MERGED_POINTS : 0) |
            (is_merged ? 0 : SP_METRICS_MERGED);
 }
 
-sp_status sp_evaluate_pass(sp_resources *r, sp_metrics *metrics,
-                           sp_status (*check_stop)(void *arg), void *arg,
-                           double *pictures_s)
+sp_status sp_evaluate_pass(sp_session *session, sp_evaluator *e, sp_evaluation *of,
+                           sp_metrics *metrics, sp_status (*check_stop)(void *arg),
+                           void *arg, double *pictures_s)
 {
-    pass p = {.resources = r, .metrics = metrics, .check_stop = check_stop, .arg = arg};
+    pass p = {.session = session,
+              .evaluator = e,
+              .of = of,
+              .metrics = metrics,
+              .check_stop = check_stop,
+              .arg = arg};
+    sp_network *network = e->network;
     sp_status rc;
 
-    assert(r->evaluation.set && metrics->n_classes == r->n_classes);
-    SP_TRY(sp_resources_reopen_evaluation(r));
+    assert(of->set && metrics->n_classes == network->n_classes);
+    SP_TRY(sp_evaluator_turn_to(e, of));
     sp_metrics_zero(metrics);
     SP_TRY(sp_arena_create(&p.scratch, 0, "predictions"));
     if (pictures_s)
-        sp_sample_pictures_create(&p.pictures, r->n_classes);
-    sp_net_lend(&r->net, &r->buckets);
-    sp_session_count(r->session, 0, r->evaluation.set->n_samples);
-    sp_progress_begin(&p.progress, "evaluating", "samples",
-                      r->evaluation.set->n_samples);
+        sp_sample_pictures_create(&p.pictures, network->n_classes, network->class_name);
+    sp_net_lend(&network->net, e->buckets);
+    sp_session_count(session, 0, of->set->n_samples);
+    sp_progress_begin(&p.progress, "evaluating", "samples", of->set->n_samples);
     rc = run_pass(&p);
     sp_progress_end(&p.progress);
-    sp_net_lend(&r->net, NULL);
+    sp_net_lend(&network->net, NULL);
     sp_merging_destroy(&p.merging);
     sp_arena_destroy(&p.scratch);
     if (rc == SP_OK)
-        rc = sp_metrics_reduce(metrics, r->comm);
+        rc = sp_metrics_reduce(metrics, e->comm);
     /* Ranks that are done wait in the sums, and still report the pass meanwhile. */
-    sp_session_count(r->session, 0, 0);
+    sp_session_count(session, 0, 0);
     if (rc == SP_OK && pictures_s) {
         const double begin_s = sp_now_s();
 
-        rc = sp_sample_pictures_write(p.pictures, r);
+        rc = sp_sample_pictures_write(p.pictures, session, of->set);
         *pictures_s += sp_now_s() - begin_s;
     }
     sp_sample_pictures_destroy(p.pictures);
@@ -335,38 +275,32 @@ sp_status sp_evaluate_pass(sp_resources *r, sp_metrics *metrics,
 
 /* ---- data.val_sets ---- */
 
-sp_status sp_evaluate_open_sets(sp_resources *r, sp_metrics **sets)
+sp_status sp_evaluate_open_sets(const sp_evaluator *e, sp_metrics **sets)
 {
-    const int n = r->n_val_sets;
+    const int n = e->n_sets;
     sp_status rc = SP_OK;
 
     *sets = n > 0 ? calloc((size_t)n, sizeof **sets) : NULL;
     if (n > 0 && !*sets)
         rc = SP_FAIL(SP_EMEM, "no memory for the results of data.val_sets");
     for (int i = 0; i < n && rc == SP_OK; i++)
-        rc = sp_metrics_create(&(*sets)[i], r->n_classes,
-                               sp_evaluate_parts(r, &r->val_set[i].evaluation));
-    return sp_comm_agree(r->comm, rc);
+        rc = sp_metrics_create(&(*sets)[i], e->network->n_classes,
+                               sp_evaluate_parts(e, &e->set[i]));
+    return sp_comm_agree(e->comm, rc);
 }
 
-sp_status sp_evaluate_sets(sp_resources *r, sp_metrics *sets,
+sp_status sp_evaluate_sets(sp_session *session, sp_evaluator *e, sp_metrics *sets,
                            sp_status (*check_stop)(void *arg), void *arg)
 {
-    sp_status rc = SP_OK;
-
-    for (int i = 0; i < r->n_val_sets && rc == SP_OK; i++) {
-        sp_evaluation *of_set = &r->val_set[i].evaluation;
-
-        sp_resources_exchange_evaluation(r, of_set);
-        rc = sp_evaluate_pass(r, &sets[i], check_stop, arg, NULL);
-        sp_resources_exchange_evaluation(r, of_set);
-    }
-    return rc;
+    for (int i = 0; i < e->n_sets; i++)
+        SP_TRY(
+            sp_evaluate_pass(session, e, &e->set[i], &sets[i], check_stop, arg, NULL));
+    return SP_OK;
 }
 
-void sp_evaluate_close_sets(const sp_resources *r, sp_metrics *sets)
+void sp_evaluate_close_sets(sp_metrics *sets, int n)
 {
-    for (int i = 0; sets && i < r->n_val_sets; i++)
+    for (int i = 0; sets && i < n; i++)
         sp_metrics_destroy(&sets[i]);
     free(sets);
 }

@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "api/sp_labels.h"
+#include "api/sp_memory.h"
 #include "base/sp_log.h"
 #include "h5/sp_h5.h"
 #include "train/sp_members.h"
@@ -16,7 +18,7 @@
  * run.checkpoint, else a checkpoint of run.dir. */
 static sp_status open_checkpoint(sp_infer *infer)
 {
-    const sp_config *config = infer->resources.config;
+    const sp_config *config = infer->session.config;
     char folder[PATH_MAX], *path = infer->path;
     struct stat st;
 
@@ -52,7 +54,7 @@ static sp_status infer_name_columns(sp_config *model, const sp_normalization *no
  * training had other data: its user hardly means the sample data. */
 static sp_status refuse_default_data(const sp_infer *infer, const sp_config *model)
 {
-    const sp_session *s = infer->resources.session;
+    const sp_session *s = &infer->session;
     char *old, *now;
     sp_status rc = SP_OK;
 
@@ -76,7 +78,7 @@ static sp_status refuse_default_data(const sp_infer *infer, const sp_config *mod
  * command line replaces the checkpoint's layers as it replaces a deck's. */
 static sp_status take_network(sp_infer *infer)
 {
-    const sp_config *user = infer->resources.config;
+    const sp_config *user = infer->session.config;
     const bool has_family = sp_config_is_overridden(user, "net.family");
     const char *const *key = sp_config_kept_by_model;
     sp_config old;
@@ -85,7 +87,7 @@ static sp_status take_network(sp_infer *infer)
     SP_TRY(sp_checkpoint_config(&old, &infer->state, infer->path));
     rc = refuse_default_data(infer, &old);
     if (rc == SP_OK)
-        rc = infer_name_columns(&old, &infer->resources.norm);
+        rc = infer_name_columns(&old, &infer->network.norm);
     if (rc == SP_OK)
         rc = sp_config_copy(&infer->config, user);
     for (; rc == SP_OK && *key; key++)
@@ -99,15 +101,15 @@ static sp_status take_network(sp_infer *infer)
  * computes in the model's precision. */
 static sp_status infer_take_packed(sp_infer *infer)
 {
-    sp_resources *r = &infer->resources;
+    const sp_backend *backend = &infer->device.backend;
     const sp_precision want = infer->packed.config.train.precision;
 
     infer->state = infer->packed.state;
-    r->norm = infer->packed.norm;
+    infer->network.norm = infer->packed.norm;
     infer->packed.state = (sp_checkpoint_state){0};
     infer->packed.norm = (sp_normalization){0};
     infer->is_checkpoint = true;
-    if (want == SP_BF16 && r->backend.ops && r->backend.precision != want)
+    if (want == SP_BF16 && backend->ops && backend->precision != want)
         return SP_FAIL(SP_EUSAGE,
                        "%s computes in bf16: add train.precision=bf16 to the command",
                        infer->path);
@@ -120,12 +122,11 @@ static sp_status infer_take_packed(sp_infer *infer)
 /* Rank 0: reads config and feature statistics from the checkpoint. */
 static sp_status infer_read_head(sp_infer *infer)
 {
-    sp_resources *r = &infer->resources;
-
     SP_TRY(open_checkpoint(infer));
     if (!infer->file)
         return infer_take_packed(infer);
-    SP_TRY(sp_checkpoint_read_open_state(infer->file, &infer->state, &r->norm));
+    SP_TRY(sp_checkpoint_read_open_state(infer->file, &infer->state,
+                                         &infer->network.norm));
     infer->is_checkpoint = infer->state.deck != NULL;
     return infer->is_checkpoint ? take_network(infer) : SP_OK;
 }
@@ -133,8 +134,7 @@ static sp_status infer_read_head(sp_infer *infer)
 /* Gives all ranks the head of the checkpoint. Collective, agreed. */
 static sp_status share_head(sp_infer *infer)
 {
-    sp_resources *r = &infer->resources;
-    sp_session *s = r->session;
+    sp_session *s = &infer->session;
     sp_status rc = s->comm->rank == 0 ? infer_read_head(infer) : SP_OK;
 
     SP_TRY(sp_comm_agree(s->comm, rc));
@@ -142,23 +142,28 @@ static sp_status share_head(sp_infer *infer)
         sp_comm_bcast(s->comm, &infer->is_checkpoint, sizeof infer->is_checkpoint, 0));
     if (infer->is_checkpoint) {
         SP_TRY(sp_config_bcast(&infer->config, s->comm, SP_OK));
-        s->config = infer->resources.config = &infer->config;
+        s->config = &infer->config;
     }
-    SP_TRY(sp_normalization_bcast(&r->norm, s->comm));
+    SP_TRY(sp_normalization_bcast(&infer->network.norm, s->comm));
     return sp_comm_bcast(s->comm, infer->path, sizeof infer->path, 0);
 }
 
 /* Opens the network with the class weights of the training, so that the loss is
  * comparable. */
-static sp_status infer_open_net(sp_resources *r)
+static sp_status infer_open_net(sp_infer *infer)
 {
+    const sp_config *config = infer->session.config;
+    sp_comm *comm = infer->session.comm;
+    sp_network *network = &infer->network;
     float *weights;
-    sp_status rc = sp_resources_kept_class_weights(
-        r, sp_config_is_overridden(r->config, "train.class_weights"), &weights);
+    sp_status rc = sp_labels_kept_weights(
+        config, network, sp_config_is_overridden(config, "train.class_weights"),
+        &weights);
 
-    rc = sp_comm_agree(r->comm, rc);
+    rc = sp_comm_agree(comm, rc);
     if (rc == SP_OK)
-        rc = sp_resources_open_net(r, weights, true);
+        rc = sp_network_open(network, config, &infer->device, &infer->data, weights,
+                             true);
     free(weights);
     return rc;
 }
@@ -175,7 +180,7 @@ static sp_status load_weights(sp_infer *infer)
     const bool is_packed = infer->packed.param != NULL;
 
     SP_TRY(sp_session_load(
-        &infer->resources,
+        &infer->session, &infer->network,
         &(sp_weights_source){.file = infer->file,
                              .packed = is_packed ? &infer->packed : NULL}));
     infer_close_file(infer);
@@ -198,12 +203,14 @@ static bool has_other_names(const sp_config *config, const sp_normalization *nor
  * up. */
 static sp_status infer_match_data(sp_infer *infer)
 {
-    sp_resources *r = &infer->resources;
+    sp_network *network = &infer->network;
+    sp_dataset *val = &infer->data.val;
 
-    if (!has_other_names(r->config, &r->norm))
-        SP_TRY(sp_resources_match_columns(r, &r->val, &r->norm, infer->path, SP_EDATA));
-    SP_TRY(sp_dataset_match_recipe(&r->val, r->norm.recipe, infer->path));
-    return sp_resources_take_classes(r, &r->val, infer->path);
+    if (!has_other_names(infer->session.config, &network->norm))
+        SP_TRY(sp_network_match_columns(network, val, &network->norm, infer->path,
+                                        SP_EDATA));
+    SP_TRY(sp_dataset_match_recipe(val, network->norm.recipe, infer->path));
+    return sp_network_take_classes(network, val, infer->path);
 }
 
 /* Drops the feature statistics of a checkpoint if the command line says so. */
@@ -222,17 +229,19 @@ static void leave_norm(const sp_session *s, sp_normalization *norm)
  * the data's own are used, as in training. */
 static sp_status choose_norm(sp_infer *infer)
 {
-    sp_resources *r = &infer->resources;
-    sp_normalization *norm = &r->norm;
+    const sp_session *s = &infer->session;
+    sp_network *network = &infer->network;
+    sp_normalization *norm = &network->norm;
+    const sp_dataset *val = &infer->data.val;
 
     if (!infer->is_checkpoint)
-        return sp_comm_agree(r->comm, sp_resources_normalize(r, &r->val));
-    leave_norm(r->session, norm);
-    if (norm->mean && norm->n_columns != r->n_columns)
+        return sp_comm_agree(s->comm, sp_network_normalize(network, s->config, val));
+    leave_norm(s, norm);
+    if (norm->mean && norm->n_columns != network->n_columns)
         return SP_FAIL(SP_EDATA,
                        "%s: statistics of %d feature columns, data.val has %d",
-                       infer->path, norm->n_columns, r->n_columns);
-    sp_resources_warn_far(r, &r->val);
+                       infer->path, norm->n_columns, network->n_columns);
+    sp_network_warn_far(network, val);
     return SP_OK;
 }
 
@@ -268,81 +277,95 @@ static sp_status open_session(sp_infer *infer, const sp_command *command)
     bool is_there = command->comm->rank > 0 || access(from, F_OK) == 0;
 
     SP_TRY(sp_comm_bcast(command->comm, &is_there, sizeof is_there, 0));
-    SP_TRY(sp_resources_open(&infer->resources, command, is_there));
+    SP_TRY(sp_session_open(&infer->session, command, is_there));
     if (is_there)
         return SP_OK;
     SP_TRY(sp_comm_agree(command->comm,
                          command->comm->rank == 0 ? open_checkpoint(infer) : SP_OK));
     infer_close_file(infer); /* it has come meanwhile */
-    return sp_session_open_folder(infer->resources.session);
+    return sp_session_open_folder(&infer->session);
 }
 
 /* Opens the heads of eval.members. The columns' names are the data's. */
 static sp_status infer_open_members(sp_infer *infer)
 {
-    sp_resources *r = &infer->resources;
-    const sp_strings *models = &r->config->eval.members;
-    char **column = calloc((size_t)r->n_columns + 1, sizeof *column);
+    const sp_network *network = &infer->network;
+    const sp_config *config = infer->session.config;
+    sp_comm *comm = infer->session.comm;
+    const sp_strings *models = &config->eval.members;
+    char **column = calloc((size_t)network->n_columns + 1, sizeof *column);
     sp_status rc = SP_OK;
 
     if (models->n > SP_MOST_MEMBERS)
         rc = SP_FAIL(SP_EUSAGE, "%seval.members: %d models, expected at most %d",
-                     sp_config_where(r->config, "eval.members"), models->n,
+                     sp_config_where(config, "eval.members"), models->n,
                      SP_MOST_MEMBERS);
-    r->members = models->n > 0 ? calloc(1, sizeof *r->members) : NULL;
-    if (rc == SP_OK && (!column || (models->n > 0 && !r->members)))
+    infer->members = models->n > 0 ? calloc(1, sizeof *infer->members) : NULL;
+    if (rc == SP_OK && (!column || (models->n > 0 && !infer->members)))
         rc = SP_FAIL(SP_EMEM, "no memory for %d models", models->n);
-    rc = sp_comm_agree(r->comm, rc);
-    for (int i = 0; rc == SP_OK && i < r->n_columns; i++)
-        column[i] = r->val.feature_name[r->columns[i]];
-    if (rc == SP_OK && r->members)
-        rc = sp_members_open(r->members, infer, column, models->n, models->at);
+    rc = sp_comm_agree(comm, rc);
+    for (int i = 0; rc == SP_OK && i < network->n_columns; i++)
+        column[i] = infer->data.val.feature_name[network->columns[i]];
+    if (rc == SP_OK && infer->members)
+        rc = sp_members_open(infer->members, infer, column, models->n, models->at);
     free(column);
     return rc;
 }
 
 static sp_status infer_open_member_nets(sp_infer *infer)
 {
-    sp_resources *r = &infer->resources;
+    sp_members *members = infer->members;
 
-    if (!r->members)
+    if (!members)
         return SP_OK;
-    SP_TRY(sp_members_open_nets(r->members, &r->val, &r->evaluation.views));
-    for (int k = 0; k < r->members->n; k++)
-        sp_log_info("averaging with %s", sp_members_path(r->members, k));
+    SP_TRY(
+        sp_members_open_nets(members, &infer->data.val, &infer->evaluator.val.views));
+    for (int k = 0; k < members->n; k++)
+        sp_log_info("averaging with %s", sp_members_path(members, k));
+    return SP_OK;
+}
+
+static sp_status infer_open_evaluator(sp_infer *infer)
+{
+    const sp_session *s = &infer->session;
+    const sp_data_sets *data = &infer->data;
+    sp_evaluator *e = &infer->evaluator;
+
+    sp_evaluator_begin(e, s->config, s->comm, &infer->network, &infer->budgets);
+    e->members = infer->members;
+    e->is_predicting = strcmp(s->command->name, "predict") == 0;
+    SP_TRY(sp_evaluator_open(e, data));
+    if (data->n_val_sets > 0)
+        SP_TRY(sp_evaluator_open_sets(e, data));
+    SP_TRY(infer_open_member_nets(infer));
+    SP_TRY(sp_memory_bound(&infer->budgets, &infer->device, data, NULL, e));
+    sp_budgets_print(&infer->budgets, infer->device.memory.total);
     return SP_OK;
 }
 
 sp_status sp_infer_open(sp_infer *infer, const sp_command *command, bool with_sets)
 {
-    sp_resources *r = &infer->resources;
-    sp_session *s;
+    sp_session *s = &infer->session;
+    sp_data_sets *data = &infer->data;
 
     memset(infer, 0, sizeof *infer);
     SP_TRY(open_session(infer, command));
-    s = r->session;
     SP_TRY(infer_say(s, "running", SP_OK, ""));
-    SP_TRY(sp_resources_open_device(r));
+    SP_TRY(sp_session_open_device(s, &infer->device));
     SP_TRY(share_head(infer));
-    SP_TRY(sp_session_open_data(r, false, true));
+    SP_TRY(sp_session_open_data(s, data, &infer->network, false, true));
     if (with_sets)
-        SP_TRY(sp_resources_open_set_data(r));
+        SP_TRY(sp_data_sets_open_val_sets(data, s->config, s->comm));
     SP_TRY(infer_match_data(infer));
     SP_TRY(choose_norm(infer));
     SP_TRY(infer_open_members(infer));
-    SP_TRY(infer_open_net(r));
+    SP_TRY(infer_open_net(infer));
     SP_TRY(load_weights(infer));
     SP_TRY(sp_comm_bcast(s->comm, &infer->state.step, sizeof infer->state.step, 0));
     SP_TRY(sp_comm_bcast(s->comm, &infer->state.at, sizeof infer->state.at, 0));
     s->epoch = sp_position_epochs(infer->state.at);
-    s->step = r->step = infer->state.step;
-    SP_TRY(sp_resources_open_evaluation(r));
-    if (r->n_val_sets > 0)
-        SP_TRY(sp_resources_open_val_sets(r, &r->evaluation.sampler));
-    SP_TRY(infer_open_member_nets(infer));
-    SP_TRY(sp_resources_bound_memory(r));
-    sp_budgets_print(&r->budgets, r->memory.total);
-    return SP_OK;
+    s->step = infer->network.step = infer->state.step;
+    return infer_open_evaluator(infer);
 }
 
 sp_status sp_infer_open_model(sp_infer *infer, const sp_command *command,
@@ -350,52 +373,43 @@ sp_status sp_infer_open_model(sp_infer *infer, const sp_command *command,
 {
     assert(model && model[0]);
     memset(infer, 0, sizeof *infer);
-    SP_TRY(sp_resources_open(&infer->resources, command, false));
+    SP_TRY(sp_session_open(&infer->session, command, false));
     snprintf(infer->path, sizeof infer->path, "%s", model);
     SP_TRY(share_head(infer));
-    leave_norm(infer->resources.session, &infer->resources.norm);
+    leave_norm(&infer->session, &infer->network.norm);
     return SP_OK;
 }
 
-static sp_status infer_refuse_fault(const sp_infer *infer)
+/* Opens the network, whose device is open, and loads its weights. */
+static sp_status infer_open_finite(sp_infer *infer)
 {
-    const sp_resources *r = &infer->resources;
+    const char *fault = infer->network.fault;
 
-    return r->fault[0] ? SP_FAIL(SP_ENUMERIC, "%s: its weights are not finite: %s",
-                                 infer->path, r->fault)
-                       : SP_OK;
+    assert(infer->network.columns && infer->network.class_name);
+    SP_TRY(infer_open_net(infer));
+    SP_TRY(load_weights(infer));
+    return fault[0] ? SP_FAIL(SP_ENUMERIC, "%s: its weights are not finite: %s",
+                              infer->path, fault)
+                    : SP_OK;
 }
 
 sp_status sp_infer_open_net(sp_infer *infer)
 {
-    sp_resources *r = &infer->resources;
-
-    assert(r->columns && r->class_name);
-    SP_TRY(infer_say(r->session, "running", SP_OK, ""));
-    SP_TRY(sp_resources_open_device(r));
-    SP_TRY(infer_open_net(r));
-    SP_TRY(load_weights(infer));
-    return infer_refuse_fault(infer);
+    SP_TRY(infer_say(&infer->session, "running", SP_OK, ""));
+    SP_TRY(sp_session_open_device(&infer->session, &infer->device));
+    return infer_open_finite(infer);
 }
 
 sp_status sp_infer_open_single(sp_infer *infer, const sp_dataset *set,
                                const sp_views *views, const sp_doubles *range,
                                sp_single_batch **single)
 {
-    sp_resources *r = &infer->resources;
-    const sp_loader_options options = {.set = set,
-                                       .config = r->config,
-                                       .spec = &r->graph.spec,
-                                       .backend = &r->backend,
-                                       .columns = r->columns,
-                                       .n_columns = r->n_columns,
-                                       .mean = r->norm.mean,
-                                       .std = r->norm.std,
-                                       .vectors = r->vectors,
-                                       .view = views->at,
-                                       .n_views = views->n,
-                                       .range = range};
+    sp_loader_options options =
+        sp_network_loader(&infer->network, infer->session.config, set);
 
+    options.view = views->at;
+    options.n_views = views->n;
+    options.range = range;
     return sp_single_batch_create(single, &options);
 }
 
@@ -404,53 +418,39 @@ sp_status sp_infer_open_single(sp_infer *infer, const sp_dataset *set,
 sp_status sp_infer_open_beside(sp_infer *infer, const sp_infer *first,
                                const char *model)
 {
-    const sp_command *command = first->resources.session->command;
-    sp_resources *r = &infer->resources;
-    sp_status rc;
+    const sp_command *command = first->session.command;
 
     assert(model && model[0]);
     memset(infer, 0, sizeof *infer);
-    sp_resources_begin(r, command->config, command->comm);
-    r->session = calloc(1, sizeof *r->session);
-    rc = r->session ? SP_OK : SP_FAIL(SP_EMEM, "no memory for a model");
-    SP_TRY(sp_comm_agree(command->comm, rc));
-    SP_TRY(sp_session_open(r->session, command, false));
+    infer->session = (sp_session){
+        .command = command, .config = command->config, .comm = command->comm};
     snprintf(infer->path, sizeof infer->path, "%s", model);
     SP_TRY(share_head(infer));
-    leave_norm(r->session, &r->norm);
+    leave_norm(&infer->session, &infer->network.norm);
     return SP_OK;
 }
 
 sp_status sp_infer_open_net_beside(sp_infer *infer, const sp_infer *first)
 {
-    sp_resources *r = &infer->resources;
-    const sp_backend *backend = &first->resources.backend;
+    const sp_config *config = infer->session.config;
+    const sp_backend *backend = &first->device.backend;
 
-    assert(r->columns && r->class_name && backend->ops);
-    if (r->config->train.precision == SP_BF16 && backend->precision != SP_BF16)
+    assert(backend->ops);
+    if (config->train.precision == SP_BF16 && backend->precision != SP_BF16)
         return SP_FAIL(SP_EUSAGE,
                        "%s computes in bf16, but %s does not: add train.precision=bf16 "
                        "to the command",
                        infer->path, first->path);
-    r->backend = *backend; /* shared: `first` closes it */
-    SP_TRY(infer_open_net(r));
-    SP_TRY(load_weights(infer));
-    return infer_refuse_fault(infer);
+    sp_device_begin(&infer->device, config, infer->session.comm);
+    infer->device.backend = *backend; /* shared: `first` closes it */
+    return infer_open_finite(infer);
 }
 
 void sp_infer_close_beside(sp_infer *infer)
 {
-    sp_resources *r = &infer->resources;
-
     infer_close_file(infer);
     sp_checkpoint_state_destroy(&infer->state);
-    if (!r->session)
-        return;
-    sp_resources_end_work(r);
-    sp_net_destroy(&r->net);
-    r->backend.ops = NULL;
-    sp_resources_free(r);
-    free(r->session);
+    sp_network_close(&infer->network);
     sp_config_destroy(&infer->config);
 }
 
@@ -458,13 +458,12 @@ void sp_infer_close_beside(sp_infer *infer)
 
 sp_status sp_infer_close(sp_infer *infer, sp_status rc)
 {
-    sp_session *s = infer->resources.session;
+    sp_session *s = &infer->session;
 
     infer_close_file(infer);
-    if (infer->resources.members)
-        sp_members_close(infer->resources.members);
-    free(infer->resources.members);
-    infer->resources.members = NULL;
+    if (infer->members)
+        sp_members_close(infer->members);
+    free(infer->members);
     sp_checkpoint_state_destroy(&infer->state);
     /* A table that was not printed is a failure, since it may be the only
      * result used. */
@@ -474,7 +473,8 @@ sp_status sp_infer_close(sp_infer *infer, sp_status rc)
         rc = infer_say(s, "done", SP_OK, "");
     if (rc == SP_ELIMIT)
         rc = report_stop(s);
-    rc = sp_resources_close(&infer->resources, rc);
+    sp_evaluator_close(&infer->evaluator);
+    sp_session_end(s, rc, &infer->network, &infer->data, &infer->device);
     sp_config_destroy(&infer->config);
     return rc;
 }

@@ -6,12 +6,19 @@
 
 #include <limits.h>
 
+#include "api/sp_evaluator.h"
 #include "data/sp_single_batch.h"
 #include "train/sp_session.h"
 #include "weights/sp_weights_model.h"
 
 typedef struct sp_infer {
-    sp_resources resources; /* with the loader of data.val */
+    sp_session session;
+    sp_device device;
+    sp_data_sets data; /* data.val, and data.val_sets if they were asked for */
+    sp_network network;
+    sp_evaluator evaluator;
+    sp_budgets budgets;
+    struct sp_members *members; /* of eval.members; NULL: none are named */
     /* The command's config with the network of the checkpoint, which is the session's
      * from sp_infer_open on; zeroed if the checkpoint holds only weights. */
     sp_config config;
@@ -30,7 +37,7 @@ sp_status sp_infer_open(sp_infer *infer, const sp_command *command, bool with_se
 /* The two halves for a caller that makes the samples. sp_infer_open_model opens a
  * session without a folder and reads the head of a model, which is a run folder (its
  * best.h5, else its newest checkpoint), a checkpoint or a packed model: config, state and norm. The
- * caller sets columns, n_columns, n_classes and class_name of the resources, and may
+ * caller sets columns, n_columns, n_classes and class_name of the network, and may
  * open the session's folder. sp_infer_open_net then opens device and network and loads
  * the weights: SP_ENUMERIC if these are not finite. Collective, agreed; close
  * likewise. */
@@ -50,8 +57,7 @@ sp_status sp_infer_open_beside(sp_infer *infer, const sp_infer *first,
                                const char *model);
 sp_status sp_infer_open_net_beside(sp_infer *infer, const sp_infer *first);
 void sp_infer_close_beside(sp_infer *infer);
-/* Reports rc, frees everything and returns the status to exit with; see
- * sp_resources_close. Collective. */
+/* Reports rc, frees everything and returns the status to exit with. Collective. */
 sp_status sp_infer_close(sp_infer *infer, sp_status rc);
 
 #endif

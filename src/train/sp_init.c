@@ -9,9 +9,9 @@
 
 enum { LIST = 300 /* the bytes of a list of names in a message */ };
 
-static const char *last_layer(const sp_resources *r)
+static const char *last_layer(const sp_graph *graph)
 {
-    return r->graph.node[r->graph.n_nodes - 1].name;
+    return graph->node[graph->n_nodes - 1].name;
 }
 
 /* ---- classes and columns ---- */
@@ -19,21 +19,22 @@ static const char *last_layer(const sp_resources *r)
 /* Compares the classes. With other names the last layer relearns them, which is a
  * warning; the same names in another order would be mixed up silently, which is an
  * error. A newly initialized last layer fits any classes. */
-static sp_status compare_classes(const sp_resources *r, const sp_normalization *norm,
+static sp_status compare_classes(const sp_network *network, const sp_strings *skip,
+                                 const sp_dataset *train, const sp_normalization *norm,
                                  const char *path)
 {
-    const sp_strings *skip = &r->config->run.init_skip;
+    const char *last = last_layer(&network->graph);
 
-    if (sp_graph_is_named(skip, last_layer(r)))
+    if (sp_graph_is_named(skip, last))
         return SP_OK;
-    switch (sp_resources_compare_classes(r, norm)) {
+    switch (sp_network_compare_classes(network, norm)) {
     case SP_OTHER_ORDER:
-        return sp_resources_refuse_classes(r, norm, path, SP_EDATA);
+        return sp_network_refuse_classes(network, train, norm, path, SP_EDATA);
     case SP_OTHER_NAMES:
         sp_log_warn0("%s was trained on other classes than %s has: the last layer "
                      "begins with the weights of other classes (add \"%s\" to "
                      "run.init_skip, and it begins at random)",
-                     path, r->train.shard[0].path, last_layer(r));
+                     path, train->shard[0].path, last);
         break;
     case SP_EQUAL:
         break;
@@ -41,17 +42,16 @@ static sp_status compare_classes(const sp_resources *r, const sp_normalization *
     return SP_OK;
 }
 
-static void warn_of_columns(const sp_resources *r, const sp_normalization *norm,
+static void warn_of_columns(const sp_normalization *own, const sp_normalization *norm,
                             const char *path)
 {
     char theirs[LIST], ours[LIST];
 
-    if (!norm->name ||
-        sp_dataset_compare_names(norm->n_columns, norm->name, r->norm.n_columns,
-                                 r->norm.name) == SP_EQUAL)
+    if (!norm->name || sp_dataset_compare_names(norm->n_columns, norm->name,
+                                                own->n_columns, own->name) == SP_EQUAL)
         return;
     sp_dataset_print_names(theirs, sizeof theirs, norm->n_columns, norm->name, NULL);
-    sp_dataset_print_names(ours, sizeof ours, r->norm.n_columns, r->norm.name, NULL);
+    sp_dataset_print_names(ours, sizeof ours, own->n_columns, own->name, NULL);
     sp_log_warn0("%s was trained on the feature columns %s, but data.train has %s: the "
                  "first layer takes one for the other",
                  path, theirs, ours);
@@ -59,24 +59,23 @@ static void warn_of_columns(const sp_resources *r, const sp_normalization *norm,
 
 /* ---- what moved ---- */
 
-static void say_classes(const sp_resources *r, const sp_normalization *norm,
+static void say_classes(const sp_network *network, const sp_normalization *norm,
                         const char *path)
 {
     char theirs[LIST], ours[LIST];
 
-    if (!norm->class_name || sp_resources_compare_classes(r, norm) == SP_EQUAL)
+    if (!norm->class_name || sp_network_compare_classes(network, norm) == SP_EQUAL)
         return;
     sp_dataset_print_names(theirs, sizeof theirs, norm->n_classes, norm->class_name,
                            NULL);
-    sp_dataset_print_names(ours, sizeof ours, r->n_classes, r->class_name, NULL);
+    sp_dataset_print_names(ours, sizeof ours, network->n_classes, network->class_name,
+                           NULL);
     sp_log_info("classes: %s of %s, now %s", theirs, path, ours);
 }
 
-static void say_moved(const sp_resources *r, const sp_checkpoint_state *state,
-                      const char *path)
+static void say_moved(const sp_graph *g, const sp_strings *skip,
+                      const sp_checkpoint_state *state, const char *path)
 {
-    const sp_strings *skip = &r->config->run.init_skip;
-    const sp_graph *g = &r->graph;
     char fresh[LIST] = "";
     int64_t n_weights = 0;
     int n_layers = 0;
@@ -101,75 +100,76 @@ static void say_moved(const sp_resources *r, const sp_checkpoint_state *state,
 }
 
 /* Rank 0: compares the source with the data, and logs what was read from it. */
-static sp_status init_compare(const sp_resources *r, const char *path)
+static sp_status init_compare(const sp_network *network, const sp_config *config,
+                              const sp_dataset *train)
 {
+    const char *path = config->run.init_from;
+    const sp_strings *skip = &config->run.init_skip;
     sp_checkpoint_state state = {0};
     sp_normalization norm = {0};
     sp_status rc = sp_checkpoint_read_state(path, &state, &norm);
 
     if (rc == SP_OK)
-        rc = compare_classes(r, &norm, path);
+        rc = compare_classes(network, skip, train, &norm, path);
     if (rc == SP_OK)
-        rc = sp_dataset_match_recipe(&r->train, norm.recipe, path);
+        rc = sp_dataset_match_recipe(train, norm.recipe, path);
     if (rc == SP_OK) {
-        warn_of_columns(r, &norm, path);
-        say_moved(r, &state, path);
-        say_classes(r, &norm, path);
+        warn_of_columns(&network->norm, &norm, path);
+        say_moved(&network->graph, skip, &state, path);
+        say_classes(network, &norm, path);
     }
     sp_checkpoint_state_destroy(&state);
     sp_normalization_destroy(&norm);
     return rc;
 }
 
-sp_status sp_init_weights(sp_resources *r)
+sp_status sp_init_weights(sp_session *s, sp_network *network, const sp_dataset *train)
 {
-    const char *path = r->config->run.init_from;
+    const char *path = s->config->run.init_from;
     sp_status rc = SP_OK;
 
-    assert(r->net.impl);
-    assert(path[0] && r->norm.name);
-    SP_TRY(sp_session_load(r, &(sp_weights_source){.path = path}));
-    if (r->fault[0])
+    assert(network->net.impl);
+    assert(path[0] && network->norm.name);
+    SP_TRY(sp_session_load(s, network, &(sp_weights_source){.path = path}));
+    if (network->fault[0])
         return SP_FAIL(SP_EDATA,
                        "%s:%s, expected a finite number: its training had diverged",
-                       path, r->fault);
-    if (r->comm->rank == 0)
-        rc = init_compare(r, path);
-    SP_TRY(sp_comm_agree(r->comm, rc));
-    return sp_init_norm_of(r, path);
+                       path, network->fault);
+    if (s->comm->rank == 0)
+        rc = init_compare(network, s->config, train);
+    SP_TRY(sp_comm_agree(s->comm, rc));
+    return sp_init_norm_of(s, network, path);
 }
 
-sp_status sp_init_check(sp_resources *r)
+sp_status sp_init_check(sp_session *s, sp_network *network, const sp_dataset *train)
 {
-    const char *path = r->config->run.init_from;
-    const sp_graph *g = &r->graph;
+    const char *path = s->config->run.init_from;
+    const sp_graph *g = &network->graph;
     sp_status rc = SP_OK;
 
     if (!path[0])
         return SP_OK;
-    SP_TRY(sp_comm_agree(r->comm, sp_resources_normalize(r, &r->train)));
-    if (r->comm->rank == 0) {
+    SP_TRY(sp_comm_agree(s->comm, sp_network_normalize(network, s->config, train)));
+    if (s->comm->rank == 0) {
         float *param =
             malloc((size_t)(g->n_floats + g->n_buffer_floats) * sizeof *param);
 
         rc = !param ? SP_FAIL(SP_EMEM, "out of memory")
-                    : sp_checkpoint_read_init(path, g, &r->norm,
-                                              &r->config->run.init_skip, param,
+                    : sp_checkpoint_read_init(path, g, &network->norm,
+                                              &s->config->run.init_skip, param,
                                               param + g->n_floats);
         free(param);
         if (rc == SP_OK)
-            rc = init_compare(r, path);
+            rc = init_compare(network, s->config, train);
     }
-    SP_TRY(sp_comm_agree(r->comm, rc));
-    return sp_init_norm_of(r, path);
+    SP_TRY(sp_comm_agree(s->comm, rc));
+    return sp_init_norm_of(s, network, path);
 }
 
 /* ---- keys ---- */
 
-sp_status sp_init_check_keys(const sp_resources *r)
+sp_status sp_init_check_keys(const sp_config *config)
 {
-    const sp_config *config = r->config;
-
     if (config->run.init_norm == SP_INIT_NORM_SOURCE && !config->run.init_from[0])
         return SP_FAIL(SP_EUSAGE,
                        "%srun.init_norm = \"source\": run.init_from names no source",
@@ -186,11 +186,9 @@ sp_status sp_init_check_keys(const sp_resources *r)
 /* ---- statistics of the features ---- */
 
 /* Rank 0: a model that was trained without normalization has mean 0 and deviation 1. */
-static sp_status fill_norm(sp_resources *r, const sp_normalization *source,
+static sp_status fill_norm(sp_normalization *norm, const sp_normalization *source,
                            const char *path)
 {
-    sp_normalization *norm = &r->norm;
-
     for (int i = 0; i < norm->n_columns; i++) {
         const int at =
             source->name ? sp_text_find(source->n_columns, source->name, norm->name[i])
@@ -207,46 +205,45 @@ static sp_status fill_norm(sp_resources *r, const sp_normalization *source,
     return SP_OK;
 }
 
-sp_status sp_init_norm_of(sp_resources *r, const char *path)
+sp_status sp_init_norm_of(const sp_session *s, sp_network *network, const char *path)
 {
-    const size_t bytes = (size_t)r->norm.n_columns * sizeof(double);
+    sp_normalization *norm = &network->norm;
+    const size_t bytes = (size_t)norm->n_columns * sizeof(double);
     sp_checkpoint_state state = {0};
     sp_normalization source = {0};
     sp_status rc = SP_OK;
 
     assert(path);
-    if (r->config->run.init_norm != SP_INIT_NORM_SOURCE || !r->norm.mean)
+    if (s->config->run.init_norm != SP_INIT_NORM_SOURCE || !norm->mean)
         return SP_OK;
-    if (r->comm->rank == 0) {
+    if (s->comm->rank == 0) {
         rc = sp_checkpoint_read_state(path, &state, &source);
         if (rc == SP_OK)
-            rc = fill_norm(r, &source, path);
+            rc = fill_norm(norm, &source, path);
     }
     sp_checkpoint_state_destroy(&state);
     sp_normalization_destroy(&source);
-    SP_TRY(sp_comm_agree(r->comm, rc));
-    SP_TRY(sp_comm_bcast(r->comm, r->norm.mean, bytes, 0));
-    return sp_comm_bcast(r->comm, r->norm.std, bytes, 0);
+    SP_TRY(sp_comm_agree(s->comm, rc));
+    SP_TRY(sp_comm_bcast(s->comm, norm->mean, bytes, 0));
+    return sp_comm_bcast(s->comm, norm->std, bytes, 0);
 }
 
 /* ---- report ---- */
 
 /* Counts the layers that an entry of train.lr_layers counts for. */
-static int count_layers(const sp_resources *r, int entry)
+static int count_layers(const sp_config *config, const sp_graph *g, int entry)
 {
-    const sp_graph *g = &r->graph;
     int n = 0;
 
     for (int i = 0; i < g->n_nodes; i++)
         n += g->node[i].weight >= 0 && !g->node[i].is_frozen &&
-             sp_graph_lr_entry(r->config, g->node[i].name) == entry;
+             sp_graph_lr_entry(config, g->node[i].name) == entry;
     return n;
 }
 
-void sp_init_report(const sp_resources *r)
+void sp_init_report(const sp_config *config, const sp_graph *g)
 {
-    const sp_strings *factors = &r->config->train.lr_layers;
-    const sp_graph *g = &r->graph;
+    const sp_strings *factors = &config->train.lr_layers;
     int64_t n_weights;
     int n_layers;
 
@@ -258,5 +255,5 @@ void sp_init_report(const sp_resources *r)
             sp_plural(n_layers));
     for (int i = 0; i < factors->n; i++)
         sp_log_info("train.lr_layers: \"%s\" holds for %d layer%s", factors->at[i],
-                    count_layers(r, i), sp_plural(count_layers(r, i)));
+                    count_layers(config, g, i), sp_plural(count_layers(config, g, i)));
 }

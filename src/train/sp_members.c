@@ -55,8 +55,8 @@ static sp_status members_match(int n, char *const *from, char *const *to, int **
 
 static sp_status members_match_classes(const sp_members *m, sp_member *k)
 {
-    sp_resources *r = &k->infer.resources;
-    const sp_resources *first = &m->first->resources;
+    sp_network *r = &k->infer.network;
+    const sp_network *first = &m->first->network;
     const sp_normalization *norm = &r->norm;
 
     if (!norm->class_name)
@@ -75,8 +75,8 @@ static sp_status members_match_classes(const sp_members *m, sp_member *k)
 static sp_status members_match_columns(const sp_members *m, sp_member *k,
                                        char *const *column)
 {
-    sp_resources *r = &k->infer.resources;
-    const int n = m->first->resources.n_columns;
+    sp_network *r = &k->infer.network;
+    const int n = m->first->network.n_columns;
     const sp_normalization *norm = &r->norm;
 
     if (!norm->name)
@@ -94,14 +94,15 @@ static sp_status members_match_columns(const sp_members *m, sp_member *k,
         r->columns[i] = i;
         k->is_moved = k->is_moved || k->column_of[i] != i;
     }
-    sp_resources_find_vectors(r, norm->recipe, norm->name);
+    sp_network_find_vectors(r, norm->recipe, norm->name);
     return SP_OK;
 }
 
 static sp_status members_match_sizes(const sp_members *m, const sp_member *k)
 {
-    const sp_resources *r = &k->infer.resources, *first = &m->first->resources;
-    const double a = first->config->data.voxel_size, b = r->config->data.voxel_size;
+    const sp_network *r = &k->infer.network, *first = &m->first->network;
+    const double a = m->first->session.config->data.voxel_size;
+    const double b = k->infer.session.config->data.voxel_size;
     char text[SP_RECIPE_DIFFERENCE];
 
     if (fabs(a - b) > 1e-6 * fabs(a))
@@ -140,7 +141,7 @@ static sp_status members_match_all(const sp_members *m, sp_member *k,
 sp_status sp_members_open(sp_members *m, sp_infer *first, char *const *column, int n,
                           char *const *model)
 {
-    sp_comm *comm = first->resources.comm;
+    sp_comm *comm = first->session.comm;
     sp_status rc;
 
     assert(column && 0 <= n && n <= SP_MOST_MEMBERS);
@@ -161,10 +162,11 @@ sp_status sp_members_open(sp_members *m, sp_infer *first, char *const *column, i
 
 /* ---- networks ---- */
 
-static sp_status members_open_single(sp_member *k, const sp_resources *first,
+static sp_status members_open_single(sp_member *k, const sp_infer *first,
                                      const sp_dataset *set, const sp_views *views)
 {
-    const sp_doubles *range = first->is_predicting ? NULL : &first->config->eval.range;
+    const sp_doubles *range =
+        first->evaluator.is_predicting ? NULL : &first->session.config->eval.range;
 
     k->source = (sp_shard){.path = k->infer.path};
     k->set = (sp_dataset){.n_shards = 1,
@@ -177,17 +179,17 @@ static sp_status members_open_single(sp_member *k, const sp_resources *first,
 sp_status sp_members_open_nets(sp_members *m, const sp_dataset *set,
                                const sp_views *views)
 {
-    sp_resources *first = &m->first->resources;
+    sp_network *first = &m->first->network;
     int64_t weights = first->weight_bytes;
 
     for (int k = 0; k < m->n; k++) {
-        sp_resources *r = &m->member[k].infer.resources;
+        sp_network *r = &m->member[k].infer.network;
 
         r->beside_bytes = weights;
         SP_TRY(sp_infer_open_net_beside(&m->member[k].infer, m->first));
         weights = r->weight_bytes;
-        SP_TRY(sp_comm_agree(first->comm,
-                             members_open_single(&m->member[k], first, set, views)));
+        SP_TRY(sp_comm_agree(m->first->session.comm,
+                             members_open_single(&m->member[k], m->first, set, views)));
     }
     first->beside_bytes = weights - first->weight_bytes;
     return SP_OK;
@@ -225,7 +227,7 @@ sp_status sp_members_check_finite(const sp_graph *graph, sp_tensor logits,
 static sp_status members_move_columns(sp_members *m, const sp_member *k,
                                       sp_sample *sample)
 {
-    const int c = k->infer.resources.n_columns;
+    const int c = k->infer.network.n_columns;
     const float *from = sample->features;
     float *to;
 
@@ -242,7 +244,7 @@ static sp_status members_move_columns(sp_members *m, const sp_member *k,
 double sp_members_temperature(const sp_members *m)
 {
     return m && m->n > 0
-               ? sp_calibration_temperature(m->first->resources.norm.calibration)
+               ? sp_calibration_temperature(m->first->network.norm.calibration)
                : 1;
 }
 
@@ -251,14 +253,13 @@ static sp_status members_sum(sp_members *m, const sp_member *k, sp_tensor logits
                              const int32_t *row_of, int64_t n, uint64_t *sum,
                              int stride)
 {
-    const int c = k->infer.resources.n_classes;
+    const int c = k->infer.network.n_classes;
     uint64_t *own;
 
     SP_TRY(SP_ALLOC(&m->scratch, (size_t)n * (size_t)c, &own));
     if (n > 0)
         memset(own, 0, (size_t)n * (size_t)c * sizeof *own);
-    sp_merge_view(logits,
-                  sp_calibration_temperature(k->infer.resources.norm.calibration),
+    sp_merge_view(logits, sp_calibration_temperature(k->infer.network.norm.calibration),
                   row_of, n, own);
     for (int64_t i = 0; i < n; i++)
         for (int j = 0; j < c; j++)
@@ -270,7 +271,8 @@ sp_status sp_members_add(sp_members *m, int k, const sp_sample *sample, int view
                          const char *what, uint64_t *sum, int stride)
 {
     sp_member *member = &m->member[k];
-    sp_resources *r = &member->infer.resources;
+    sp_network *r = &member->infer.network;
+    sp_backend *backend = r->net.backend;
     sp_sample moved = *sample;
     sp_tensor logits;
     sp_batch *batch;
@@ -281,8 +283,8 @@ sp_status sp_members_add(sp_members *m, int k, const sp_sample *sample, int view
     SP_TRY(sp_single_batch_fill(member->single, &moved, view));
     SP_TRY(sp_single_batch_use(member->single, &batch));
     SP_TRY(sp_net_forward(&r->net, batch, false, &logits));
-    SP_TRY(r->backend.ops->wait(&r->backend));
-    SP_TRY(sp_merging_fetch(&r->backend, &m->scratch, &logits));
+    SP_TRY(backend->ops->wait(backend));
+    SP_TRY(sp_merging_fetch(backend, &m->scratch, &logits));
     SP_TRY(sp_members_check_finite(&r->graph, logits, what));
     SP_TRY(members_sum(m, member, logits, batch->row_of, sample->n, sum, stride));
     return sp_single_batch_recycle(member->single);

@@ -9,15 +9,16 @@
 #ifndef SP_MERGING_H
 #define SP_MERGING_H
 
+#include "api/sp_evaluator.h"
 #include "predict/sp_merger.h"
-#include "train/sp_session.h"
 
 /* Zero it before the first use. */
 typedef struct sp_merging {
-    sp_resources *resources; /* borrowed */
-    bool is_on;              /* views, blocks or models are merged */
-    bool is_mean;            /* there are several views or models */
-    bool with_blocks;        /* eval.merge: the merger is open */
+    const sp_evaluator *evaluator; /* borrowed, as is its pass */
+    const sp_evaluation *of;
+    bool is_on;       /* views, blocks or models are merged */
+    bool is_mean;     /* there are several views or models */
+    bool with_blocks; /* eval.merge: the merger is open */
     sp_merger merger;
     sp_arena arena; /* the two below, of a batch, and logits on the host */
     size_t kept;    /* bytes of the arena that stay until the next batch */
@@ -32,12 +33,11 @@ sp_status sp_merging_fetch(sp_backend *backend, sp_arena *arena, sp_tensor *logi
  * true, and destroy may be called. `done` gets the merged points. The evaluation's
  * loader is open. Collective, agreed. SP_EDATA, SP_EMEM. Destroy after a failure
  * too. */
-sp_status sp_merging_open(sp_merging *merging, sp_resources *resources,
-                          sp_merger_done *done, void *arg);
+sp_status sp_merging_open(sp_merging *merging, const sp_evaluator *evaluator,
+                          const sp_evaluation *of, sp_merger_done *done, void *arg);
 void sp_merging_destroy(sp_merging *merging);
 /* True if the merging averages several views or models. Local. */
-bool sp_merging_is_mean(const sp_resources *resources,
-                        const sp_evaluation *evaluation);
+bool sp_merging_is_mean(const sp_evaluator *evaluator, const sp_evaluation *of);
 /* True for the last view of a micro-batch. */
 bool sp_merging_is_last(const sp_merging *merging, const sp_batch *batch);
 /* Adds the logits of one view, which are finite and in backend memory. After the last

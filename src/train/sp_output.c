@@ -75,8 +75,10 @@ sp_status sp_output_events_end(sp_run *run)
 
 /* ---- start ---- */
 
-static void write_start(const sp_resources *r, const char *deck)
+static void write_start(const sp_trainer *trainer, const char *deck)
 {
+    const sp_device *device = &trainer->device;
+    const sp_comm *comm = device->comm;
     char hash[17];
 
     snprintf(hash, sizeof hash, "%016llx",
@@ -85,46 +87,48 @@ static void write_start(const sp_resources *r, const char *deck)
     sp_json_text(json, "mpi", sp_comm_library());
     sp_json_text(json, "hdf5", sp_h5_library());
     sp_json_text(json, "processor", sp_machine_processor());
-    sp_json_int(json, "ranks", r->comm->size);
-    sp_json_int(json, "nodes", r->comm->n_nodes);
+    sp_json_int(json, "ranks", comm->size);
+    sp_json_int(json, "nodes", comm->n_nodes);
     sp_json_begin_array(json, "node_of_rank");
-    for (int i = 0; i < r->comm->size; i++)
-        sp_json_int(json, NULL, r->comm->node_of_rank[i]);
+    for (int i = 0; i < comm->size; i++)
+        sp_json_int(json, NULL, comm->node_of_rank[i]);
     sp_json_end_array(json);
-    sp_json_text(json, "device", r->device);
-    sp_json_text(json, "precision", sp_precision_word[r->config->train.precision]);
-    if (r->resolved.bf16_sums != SP_SUMS_AUTO)
-        sp_json_text(json, "bf16_sums", sp_bf16_sums_word[r->resolved.bf16_sums]);
-    sp_json_text(json, "transport", r->transport.ops->name);
-    sp_json_text(json, "transport_text", r->transport.words);
+    sp_json_text(json, "device", device->text);
+    sp_json_text(json, "precision",
+                 sp_precision_word[trainer->session.config->train.precision]);
+    if (device->sums != SP_SUMS_AUTO)
+        sp_json_text(json, "bf16_sums", sp_bf16_sums_word[device->sums]);
+    sp_json_text(json, "transport", device->transport.ops->name);
+    sp_json_text(json, "transport_text", device->transport.words);
     sp_json_text(json, "deck_hash", hash);
-    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)r->train.hash);
+    snprintf(hash, sizeof hash, "%016llx",
+             (unsigned long long)trainer->data.train.hash);
     sp_json_text(json, "data_hash", hash);
-    sp_json_int(json, "parameters", r->graph.n_weights);
+    sp_json_int(json, "parameters", trainer->network.graph.n_weights);
 }
 
 /* The length of the training, for progress displays. */
 static void write_plan(const sp_trainer *trainer)
 {
-    const int64_t per_epoch = sp_sampler_steps_per_epoch(&trainer->resources.sampler);
+    const int64_t per_epoch = sp_sampler_steps_per_epoch(&trainer->learner.sampler);
     const int64_t steps = sp_trainer_steps(trainer);
 
     sp_json_int(json, "steps", steps);
     sp_json_int(json, "epochs", (steps - 1) / per_epoch + 1);
-    sp_json_int(json, "epoch_samples", trainer->epoch_samples);
+    sp_json_int(json, "epoch_samples", trainer->data.train.n_samples);
 }
 
 /* Rank 0: opens the event files. Events after the checkpoint are removed even if this
  * start writes no events: it repeats their steps. */
 static sp_status open_events(sp_trainer *trainer, const char *deck)
 {
-    sp_run *run = &trainer->session->run;
+    sp_run *run = &trainer->session.run;
     const int64_t step = trainer->state.step;
     char dir[PATH_MAX];
 
     snprintf(dir, sizeof dir, "%s/tensorboard", run->dir);
     SP_TRY(sp_events_cut(dir, step));
-    if (!trainer->session->config->run.tensorboard)
+    if (!trainer->session.config->run.tensorboard)
         return SP_OK;
     SP_TRY(sp_events_create(&run->events, dir, run->comm->host, step + 1));
     sp_events_begin(run->events, step + 1, sp_time_s());
@@ -135,8 +139,8 @@ static sp_status open_events(sp_trainer *trainer, const char *deck)
 /* Rank 0. */
 static sp_status output_start(sp_trainer *trainer, const char *deck)
 {
-    sp_resources *r = &trainer->resources;
-    sp_run *run = &r->session->run;
+    sp_session *session = &trainer->session;
+    sp_run *run = &session->run;
     int64_t *bytes = &trainer->state.metrics_bytes;
 
     if (trainer->is_resumed)
@@ -145,18 +149,17 @@ static sp_status output_start(sp_trainer *trainer, const char *deck)
     SP_TRY(sp_run_write_text(run, "deck.resolved", deck));
     sp_output_begin(trainer->is_resumed ? "resume" : "start");
     sp_json_int(json, "step", trainer->state.step);
-    write_start(r, deck);
+    write_start(trainer, deck);
     write_plan(trainer);
     sp_output_time(sp_time_s());
     SP_TRY(output_append(run, bytes));
-    return sp_run_status(run, "running", SP_OK, r->session->epoch, r->session->step,
-                         "");
+    return sp_run_status(run, "running", SP_OK, session->epoch, session->step, "");
 }
 
 sp_status sp_output_start(sp_trainer *trainer)
 {
-    sp_session *s = trainer->session;
-    const sp_config resolved = sp_resources_resolved(&trainer->resources);
+    sp_session *s = &trainer->session;
+    const sp_config resolved = sp_device_resolved(&trainer->device);
     char *deck = NULL;
     sp_status rc = SP_OK;
 
@@ -195,19 +198,19 @@ static const char *left_text(const sp_trainer *t, char text[48])
  * own. */
 static void write_step(const sp_trainer *t, const sp_step_report *step)
 {
-    sp_events *events = t->session->run.events;
+    sp_events *events = t->session.run.events;
     const sp_step_result *result = &step->result;
 
     sp_output_number(events, "train", "loss", result->loss);
     sp_output_number(events, "train", "lr", step->rates.lr);
-    if (sp_optim_cycles_momentum(t->session->config))
+    if (sp_optim_cycles_momentum(t->session.config))
         sp_output_number(events, "train", "momentum", step->rates.momentum);
     sp_output_number(events, "train", "grad_norm", result->grad_norm);
     sp_output_number(events, "train", "voxels", result->sum.n_voxels);
     sp_output_number(events, "time", "step_s", step->step_s);
     sp_output_number(events, "time", "data_wait_s", result->data_wait_s);
     sp_output_number(events, "time", "comm_exposed_s", result->comm_exposed_s);
-    sp_output_number(events, "train", "imbalance", imbalance(t->session->comm, step));
+    sp_output_number(events, "train", "imbalance", imbalance(t->session.comm, step));
     sp_json_int(json, "micro_batches", result->n_micro);
     if (result->is_skipped)
         sp_json_bool(json, "skipped", true);
@@ -236,11 +239,11 @@ static void output_print_step(const sp_trainer *t, const sp_step_report *step,
 
 sp_status sp_output_step(sp_trainer *trainer, const sp_step_report *step)
 {
-    sp_run *run = &trainer->session->run;
+    sp_run *run = &trainer->session.run;
     const double now_s = sp_time_s();
 
     assert(step->step >= 1);
-    if (trainer->session->comm->rank != 0)
+    if (trainer->session.comm->rank != 0)
         return SP_OK;
     sp_output_begin("step");
     sp_json_int(json, "step", step->step);
@@ -260,7 +263,8 @@ static void output_draw(const sp_trainer *t, const sp_step_report *step)
 {
     const double pace = sp_pace_per_second(&t->pace), left_s = sp_trainer_left_s(t);
     const int64_t steps = sp_trainer_steps(t);
-    const double epochs = ceil((double)t->total_samples / (double)t->epoch_samples);
+    const double epochs =
+        ceil((double)t->total_samples / (double)t->data.train.n_samples);
     char text[SP_DURATION];
     sp_live line;
 
@@ -296,7 +300,7 @@ void sp_output_live(sp_trainer *trainer, const sp_step_report *step)
 
 sp_status sp_output_epoch(sp_trainer *trainer, const sp_step_report *step)
 {
-    sp_session *s = trainer->session;
+    sp_session *s = &trainer->session;
     double n = (double)(trainer->state.step - trainer->first_step);
     char left[48], date[SP_DATE];
     sp_status rc = SP_OK;
@@ -342,16 +346,16 @@ static bool output_add_quoted(char *to, size_t size, const char *text)
     return true;
 }
 
-void sp_output_renew(sp_resources *r)
+void sp_output_renew(sp_session *session)
 {
-    sp_run *run = &r->session->run;
+    sp_run *run = &session->run;
     /* Borrowed by the queue of commands until it has run. */
     static char command[3 * PATH_MAX];
     char self[PATH_MAX], report[PATH_MAX];
     const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     bool is_whole;
 
-    if (run->comm->rank != 0 || r->config->run.report_every <= 0)
+    if (run->comm->rank != 0 || session->config->run.report_every <= 0)
         return;
     self[n > 0 ? n : 0] = '\0';
     sp_file_in(run->dir, "report.html", report);
@@ -364,7 +368,7 @@ void sp_output_renew(sp_resources *r)
         return;
     }
     sp_run_command(run, command, run->dir);
-    sp_run_after_save(run, r->config->run.after_save, report);
+    sp_run_after_save(run, session->config->run.after_save, report);
 }
 
 /* ---- end ---- */
@@ -377,7 +381,7 @@ static double output_share(double part_s, double whole_s)
 
 static sp_status write_end(sp_trainer *trainer, const char *state, double total_s)
 {
-    sp_session *s = trainer->session;
+    sp_session *s = &trainer->session;
 
     sp_output_begin("end");
     sp_json_text(json, "state", state);
@@ -404,7 +408,7 @@ static sp_status write_end(sp_trainer *trainer, const char *state, double total_
 static void print_end(const sp_trainer *trainer, const char *state, double total_s)
 {
     const double watch_s =
-        trainer->replica_s + sp_watchdog_cpu_s(trainer->session->watchdog);
+        trainer->replica_s + sp_watchdog_cpu_s(trainer->session.watchdog);
     char best[40] = ""; /* empty if no epoch was evaluated */
     char date[SP_DATE];
 
@@ -434,7 +438,7 @@ static void print_end(const sp_trainer *trainer, const char *state, double total
 static sp_status train_report_end(sp_trainer *trainer, const char *state,
                                   const char *message)
 {
-    sp_resources *r = &trainer->resources;
+    sp_session *s = &trainer->session;
     const bool is_done = strcmp(state, "done") == 0;
     const double total_s = sp_now_s() - trainer->begin_s;
     char path[PATH_MAX];
@@ -442,23 +446,23 @@ static sp_status train_report_end(sp_trainer *trainer, const char *state,
     sp_live_remove();
     SP_TRY(write_end(trainer, state, total_s));
     if (is_done && trainer->metrics.n_samples > 0)
-        sp_output_table(r, &trainer->metrics);
+        sp_output_table(&trainer->network, &trainer->metrics);
     print_end(trainer, state, total_s);
     if (!is_done)
         sp_log_info("%s", message);
-    SP_TRY(sp_run_status(&r->session->run, state, is_done ? SP_OK : SP_ELIMIT,
-                         r->session->epoch, trainer->state.step, message));
-    sp_output_renew(r);
-    if (r->config->run.report_every > 0)
-        sp_run_after_save(&r->session->run, r->config->run.after_save,
-                          sp_file_in(r->session->run.dir, "report.csv", path));
-    sp_run_give_files(&r->session->run, r->config->run.after_save);
+    SP_TRY(sp_run_status(&s->run, state, is_done ? SP_OK : SP_ELIMIT, s->epoch,
+                         trainer->state.step, message));
+    sp_output_renew(s);
+    if (s->config->run.report_every > 0)
+        sp_run_after_save(&s->run, s->config->run.after_save,
+                          sp_file_in(s->run.dir, "report.csv", path));
+    sp_run_give_files(&s->run, s->config->run.after_save);
     return SP_OK;
 }
 
 sp_status sp_output_end(sp_trainer *trainer, const char *state, const char *message)
 {
-    sp_session *s = trainer->session;
+    sp_session *s = &trainer->session;
 
     assert(state && message);
     return sp_comm_agree(s->comm, s->comm->rank == 0

@@ -8,16 +8,14 @@
 #include "train/sp_trainer.h"
 
 struct sp_predict_files;
-struct sp_resources;
-struct sp_sampler;
 
 /* Prints the log's first line: ranks, device, transport. */
-void sp_output_machine(const struct sp_resources *resources);
+void sp_output_machine(const sp_device *device);
 /* Prints data, batch and network, and warnings about the deck. */
 void sp_output_header(const sp_trainer *trainer);
 /* Prints only data and batch. */
-void sp_output_data(const struct sp_resources *resources,
-                    const struct sp_sampler *sampler);
+void sp_output_data(const sp_learner *learner, const sp_comm *comm,
+                    const sp_data_sets *data);
 /* Writes deck.resolved, the start or resume event and the status "running". */
 sp_status sp_output_start(sp_trainer *trainer);
 /* Writes the step event and prints one line; called for steps that are logged. */
@@ -32,31 +30,33 @@ sp_status sp_output_end(sp_trainer *trainer, const char *state, const char *mess
 /* Warns of settings that may not be meant: the size of the batch and its learning rate,
  * momentum that nobody asked for, ranks without samples, files that are in data.train
  * and data.val, classes that only data.val has. SP_EMPI, SP_EMEM. */
-sp_status sp_output_notes(struct sp_resources *resources,
-                          const struct sp_sampler *sampler);
+sp_status sp_output_notes(const sp_learner *learner, sp_comm *comm,
+                          const sp_data_sets *data);
 /* Writes the test event and prints one line. weights: "best.h5", or "" for the last ones;
  * step, epoch: theirs. Collective, agreed. */
-sp_status sp_output_test(struct sp_resources *resources, const sp_metrics *metrics,
-                         const char *weights, int64_t step, int64_t epoch,
-                         int64_t *metrics_bytes);
+sp_status sp_output_test(sp_session *session, const sp_evaluator *evaluator,
+                         const sp_metrics *metrics, const char *weights, int64_t step,
+                         int64_t epoch, int64_t *metrics_bytes);
 /* Writes the eval event, with its position, and prints one line. checkpoint: the
  * checkpoint of `sptrain eval`, which writes to evaluations.jsonl too, with checkpoint,
  * data and arguments of the command; NULL in a training. averaged: the results of the
- * averaged weights; NULL if weights are not averaged. sets: [n_val_sets] results of
+ * averaged weights; NULL if weights are not averaged. sets: [n_sets] results of
  * data.val_sets; NULL if there are no such sets. *metrics_bytes, unless NULL, becomes the
  * length of metrics.jsonl. */
-sp_status sp_output_eval(struct sp_resources *resources, const sp_metrics *metrics,
-                         const sp_metrics *averaged, const sp_metrics *sets,
-                         const char *checkpoint, int64_t *metrics_bytes);
+sp_status sp_output_eval(sp_session *session, const sp_evaluator *evaluator,
+                         const sp_metrics *metrics, const sp_metrics *averaged,
+                         const sp_metrics *sets, const char *checkpoint,
+                         int64_t *metrics_bytes);
 /* Rank 0, of `sptrain predict`: writes the predict event, with the contents of the
- * files. Local. SP_EIO. */
-sp_status sp_output_predict(struct sp_resources *resources, const char *checkpoint,
+ * files, of a set of n_samples. Local. SP_EIO. */
+sp_status sp_output_predict(sp_session *session, int64_t n_samples,
+                            const char *checkpoint,
                             const struct sp_predict_files *files);
 /* Prints the IoU of each class as a table. */
-void sp_output_table(const struct sp_resources *resources, const sp_metrics *metrics);
+void sp_output_table(const sp_network *network, const sp_metrics *metrics);
 /* Rank 0, with run.report_every: starts a child process that writes report.html and
  * report.csv of the run folder, and then run.after_save with the report. Returns at
  * once. */
-void sp_output_renew(struct sp_resources *resources);
+void sp_output_renew(sp_session *session);
 
 #endif

@@ -7,15 +7,14 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "api/sp_resources.h"
+#include "api/sp_labels.h"
 #include "base/sp_log.h"
 
 /* ---- the batch ---- */
 
 /* Warns if some ranks get no sample in a full step. */
-static void print_idle_ranks(const sp_resources *r, const sp_sampler *sampler)
+static void print_idle_ranks(int ranks, const sp_sampler *sampler)
 {
-    const int ranks = r->comm->size;
     const int n = (sampler->effective - 1) / sampler->accumulate + 1;
 
     assert(sampler->effective >= 1 && sampler->accumulate >= 1);
@@ -103,9 +102,10 @@ static int count_shared(const sp_dataset *train, const sp_dataset *val)
 }
 
 /* name: of the set in data.val_sets, or "". */
-static void print_shared(const sp_resources *r, const sp_dataset *set, const char *name)
+static void print_shared(const sp_dataset *train, const sp_dataset *set,
+                         const char *name)
 {
-    const int n = count_shared(&r->train, set);
+    const int n = count_shared(train, set);
 
     if (n > 0)
         sp_log_warn0("files of data.val%s%s that are in data.train too: %d of %d; the "
@@ -114,7 +114,7 @@ static void print_shared(const sp_resources *r, const sp_dataset *set, const cha
 }
 
 /* Rank 0: names the classes that only the validation data have. */
-static void print_unlearned(const sp_resources *r, const int64_t *train,
+static void print_unlearned(const sp_network *network, const int64_t *train,
                             const int64_t *val)
 {
     enum { TOLD = 8 };
@@ -122,11 +122,11 @@ static void print_unlearned(const sp_resources *r, const int64_t *train,
     size_t used = 0;
     int n = 0;
 
-    for (int c = 0; c < r->n_classes; c++)
+    for (int c = 0; c < network->n_classes; c++)
         if (val[c] > 0 && train[c] == 0 && n++ < TOLD && used < sizeof text)
             used += (size_t)snprintf(text + used, sizeof text - used,
                                      "%s%.40s (%lld voxels)", n > 1 ? ", " : "",
-                                     r->class_name[c], (long long)val[c]);
+                                     network->class_name[c], (long long)val[c]);
     if (n > 0)
         sp_log_warn0("%d class%s of data.val without a voxel in data.train: %s%s; "
                      "nothing can learn %s, and %s IoU counts in the mean as 0",
@@ -134,21 +134,22 @@ static void print_unlearned(const sp_resources *r, const int64_t *train,
                      n > 1 ? "them" : "it", n > 1 ? "their" : "its");
 }
 
-static sp_status output_classes(sp_resources *r)
+static sp_status output_classes(const sp_network *network, sp_comm *comm,
+                                const sp_data_sets *data)
 {
-    const size_t n = (size_t)r->n_classes;
-    int64_t *count = calloc(2 * n, sizeof *count);
+    const int n = network->n_classes;
+    int64_t *count = calloc(2 * (size_t)n, sizeof *count);
     bool is_known = false;
     sp_status rc =
-        count ? SP_OK : SP_FAIL(SP_EMEM, "no memory for the labels of %zu classes", n);
+        count ? SP_OK : SP_FAIL(SP_EMEM, "no memory for the labels of %d classes", n);
 
-    rc = sp_comm_agree(r->comm, rc);
+    rc = sp_comm_agree(comm, rc);
     if (rc == SP_OK)
-        rc = sp_resources_count_labels(r, &r->train, count, &is_known);
+        rc = sp_labels_count(comm, &data->train, n, count, &is_known);
     if (rc == SP_OK && is_known)
-        rc = sp_resources_count_labels(r, &r->val, count + n, &is_known);
+        rc = sp_labels_count(comm, &data->val, n, count + n, &is_known);
     if (rc == SP_OK && is_known)
-        print_unlearned(r, count, count + n);
+        print_unlearned(network, count, count + n);
     free(count);
     return rc;
 }
@@ -171,23 +172,26 @@ static void print_average(const sp_config *config, const sp_sampler *sampler)
             1 - 10 / steps);
 }
 
-sp_status sp_output_notes(sp_resources *r, const sp_sampler *sampler)
+sp_status sp_output_notes(const sp_learner *l, sp_comm *comm, const sp_data_sets *data)
 {
-    const sp_config *config = r->config;
+    const sp_config *config = l->config;
+    const sp_sampler *sampler = &l->sampler;
+    const sp_dataset *train = &data->train, *val = &data->val;
 
-    assert(sampler->set == &r->train);
-    print_idle_ranks(r, sampler);
+    assert(sampler->set == train);
+    print_idle_ranks(comm->size, sampler);
     print_large_batch(sampler);
     print_rate(config, sampler);
     print_momentum(config);
     print_average(config, sampler);
-    if (!r->val.n_shards || config->run.eval_every <= 0)
+    if (!val->n_shards || config->run.eval_every <= 0)
         return SP_OK;
-    if (!r->val.has_labels)
+    if (!val->has_labels)
         sp_log_warn0("data.val has no /labels, so nothing is evaluated");
-    if (r->comm->rank == 0)
-        print_shared(r, &r->val, "");
-    for (int i = 0; r->comm->rank == 0 && i < r->n_val_sets; i++)
-        print_shared(r, &r->val_set[i].data, r->val_set[i].name);
-    return r->val.has_labels && r->train.has_labels ? output_classes(r) : SP_OK;
+    if (comm->rank == 0)
+        print_shared(train, val, "");
+    for (int i = 0; comm->rank == 0 && i < data->n_val_sets; i++)
+        print_shared(train, &data->val_set[i].data, data->val_set[i].name);
+    return val->has_labels && train->has_labels ? output_classes(l->network, comm, data)
+                                                : SP_OK;
 }

@@ -37,11 +37,11 @@ typedef struct sp_predictor {
 /* Makes room for the parcels of a batch, and the files' folder. */
 static sp_status begin_files(sp_predictor *p)
 {
-    const sp_resources *r = &p->infer.resources;
-    int64_t most = r->evaluation.sampler.effective;
+    const sp_evaluation *of = &p->infer.evaluator.val;
+    int64_t most = of->sampler.effective;
 
-    if (r->val.n_samples < most || r->config->eval.merge)
-        most = r->val.n_samples;
+    if (of->set->n_samples < most || p->infer.session.config->eval.merge)
+        most = of->set->n_samples;
     SP_TRY(SP_NEW(&p->arrived, most, "predictions"));
     return sp_predict_files_begin(&p->files);
 }
@@ -50,7 +50,8 @@ static sp_status begin_files(sp_predictor *p)
 static sp_status finish_files(sp_predictor *p)
 {
     SP_TRY(sp_predict_files_finish(&p->files));
-    return sp_output_predict(&p->infer.resources, p->infer.path, &p->files);
+    return sp_output_predict(&p->infer.session, p->infer.data.val.n_samples,
+                             p->infer.path, &p->files);
 }
 
 static int by_sample(const void *a, const void *b)
@@ -88,15 +89,15 @@ typedef struct predicted {
  * stays that, even if rounding makes others equal to it. */
 static void soften_logits(const sp_predictor *p, float *z)
 {
-    const sp_resources *r = &p->infer.resources;
-    const sp_calibration *calibration = r->norm.calibration;
+    const sp_calibration *calibration = p->infer.network.norm.calibration;
+    const int c = p->infer.network.n_classes;
     int top = 0;
 
-    if (!calibration || r->members)
+    if (!calibration || p->infer.members)
         return;
-    for (int j = 1; j < r->n_classes; j++)
+    for (int j = 1; j < c; j++)
         top = z[j] > z[top] ? j : top;
-    for (int j = 0; j < r->n_classes; j++)
+    for (int j = 0; j < c; j++)
         z[j] = (float)((double)z[j] / calibration->temperature);
     for (int j = 0; j < top; j++)
         if (z[j] >= z[top])
@@ -110,7 +111,7 @@ static char *pack_logits(const sp_predictor *p, const predicted *of, int b, char
     const sp_batch *batch = of->batch;
     const int32_t *row_of = batch->row_of + batch->row_of_at[b];
     const int64_t n = batch->sample[b].n;
-    const int c = p->infer.resources.n_classes;
+    const int c = p->infer.network.n_classes;
     const int64_t at = batch->row_of_at[b];
 
     for (int64_t i = 0; i < n; i++, to += 4 * c) {
@@ -158,8 +159,8 @@ static void predict_pack(const sp_predictor *p, const predicted *of, int b,
 static sp_status predict_send(sp_predictor *p, const predicted *of, int b)
 {
     const sp_sample *sample = &of->batch->sample[b];
-    const bool with_points = p->infer.resources.val.has_points;
-    const int c = p->infer.resources.n_classes;
+    const bool with_points = p->infer.data.val.has_points;
+    const int c = p->infer.network.n_classes;
     const sp_parcel head = {sample->id, sample->n, with_points ? sample->n_points : 0};
     const size_t row = 2 + (p->files.with_logits ? 4 * (size_t)c : 0);
     const size_t bytes =
@@ -181,7 +182,7 @@ static sp_status send_merged(void *arg, const sp_merger_sample *merged)
 {
     sp_predictor *p = arg;
     const sp_parcel *head = merged->payload;
-    const int c = p->infer.resources.n_classes;
+    const int c = p->infer.network.n_classes;
     const int64_t logits = p->files.with_logits ? 4 * head->n * c : 0;
     void *parcel;
     uint16_t *label;
@@ -199,7 +200,7 @@ static sp_status send_merged(void *arg, const sp_merger_sample *merged)
 static sp_status predict_batch(void *arg, const sp_batch *batch)
 {
     sp_predictor *p = arg;
-    sp_resources *r = &p->infer.resources;
+    sp_network *network = &p->infer.network;
     predicted of = {.batch = batch};
     sp_net_loss_out out = {0};
     int32_t *prediction;
@@ -207,16 +208,16 @@ static sp_status predict_batch(void *arg, const sp_batch *batch)
     SP_TRY(sp_signal_check()); /* a large sample may have been read for long */
     sp_arena_reset(&p->scratch);
     SP_TRY(SP_ALLOC(&p->scratch, batch->n, &prediction));
-    SP_TRY(sp_net_forward(&r->net, batch, false, &of.logits));
-    SP_TRY(sp_net_loss(&r->net, batch, &out, NULL, prediction));
-    SP_TRY(sp_evaluate_check(r, batch, prediction));
+    SP_TRY(sp_net_forward(&network->net, batch, false, &of.logits));
+    SP_TRY(sp_net_loss(&network->net, batch, &out, NULL, prediction));
+    SP_TRY(sp_evaluator_check(network, &p->infer.data.val, batch, prediction));
     if (p->merging.is_on)
         SP_TRY(sp_merging_add(&p->merging, batch, of.logits));
     if (!sp_merging_is_last(&p->merging, batch))
         return SP_OK;
     of.class = prediction;
     if (p->files.with_logits && !p->merging.is_mean)
-        SP_TRY(sp_merging_fetch(&r->backend, &p->scratch, &of.logits));
+        SP_TRY(sp_merging_fetch(network->net.backend, &p->scratch, &of.logits));
     sp_gather_buffer_clear(&p->parcels);
     for (int b = 0; b < batch->n_samples; b++)
         SP_TRY(predict_send(p, &of, b));
@@ -228,40 +229,42 @@ static sp_status predict_batch(void *arg, const sp_batch *batch)
  * that it began. */
 static sp_status predict_batches(sp_predictor *p, sp_progress *progress)
 {
-    sp_resources *r = &p->infer.resources;
+    sp_session *s = &p->infer.session;
+    const sp_evaluator *e = &p->infer.evaluator;
+    const int64_t n_samples = e->val.set->n_samples;
     const sp_position start = {0, 0};
     sp_batch *batch = NULL;
     int64_t n_done = 0;
-    sp_status rc = sp_loader_seek(r->evaluation.loader, start);
+    sp_status rc = sp_loader_seek(e->val.loader, start);
 
     for (;;) {
         if (rc == SP_OK)
             rc = sp_signal_check();
         if (rc == SP_OK)
-            rc = sp_evaluate_next(r, &batch, predict_batch, p);
-        SP_TRY(sp_comm_agree(r->comm, rc));
+            rc = sp_evaluate_next(s, e, &e->val, &batch, predict_batch, p);
+        SP_TRY(sp_comm_agree(s->comm, rc));
         if (!batch)
             return SP_OK;
         if (p->merging.with_blocks && sp_merging_is_last(&p->merging, batch))
             SP_TRY(sp_merging_exchange(&p->merging, batch));
         if (sp_merging_is_last(&p->merging, batch)) {
-            SP_TRY(sp_gather_buffer_gather(&p->parcels, r->comm));
-            if (r->comm->rank == 0)
+            SP_TRY(sp_gather_buffer_gather(&p->parcels, s->comm));
+            if (s->comm->rank == 0)
                 rc = store_arrived(p);
             if (batch->micro == batch->n_micro - 1)
                 n_done += batch->step_samples;
-            sp_run_count(&r->session->run, n_done, r->val.n_samples);
+            sp_run_count(&s->run, n_done, n_samples);
             sp_progress_at(progress, n_done, "%s", "");
         }
         if (rc == SP_OK)
-            rc = sp_loader_recycle(r->evaluation.loader, batch);
+            rc = sp_loader_recycle(e->val.loader, batch);
     }
 }
 
 static sp_status train_predict_all(sp_predictor *p)
 {
-    sp_run *run = &p->infer.resources.session->run;
-    const int64_t n = p->infer.resources.val.n_samples;
+    sp_run *run = &p->infer.session.run;
+    const int64_t n = p->infer.data.val.n_samples;
     sp_progress progress;
     sp_status rc;
 
@@ -275,30 +278,32 @@ static sp_status train_predict_all(sp_predictor *p)
 
 static sp_status train_predict_predict(sp_predictor *p)
 {
-    sp_resources *r = &p->infer.resources;
-    const int ignore = r->val.ignore_label;
+    const sp_session *s = &p->infer.session;
+    const sp_evaluator *e = &p->infer.evaluator;
+    const int n_classes = p->infer.network.n_classes;
+    const int ignore = p->infer.data.val.ignore_label;
     sp_status rc = SP_OK;
 
     p->files.infer = &p->infer;
-    p->files.with_logits = r->config->run.logits;
-    p->files.label_bytes = r->n_classes <= 255 ? 1 : 2;
+    p->files.with_logits = s->config->run.logits;
+    p->files.label_bytes = n_classes <= 255 ? 1 : 2;
     p->files.ignore_label = p->files.label_bytes == 1 ? UINT8_MAX : UINT16_MAX;
-    if (ignore >= r->n_classes && ignore < p->files.ignore_label)
+    if (ignore >= n_classes && ignore < p->files.ignore_label)
         p->files.ignore_label = ignore;
-    if (r->comm->rank == 0)
+    if (s->comm->rank == 0)
         rc = begin_files(p);
     if (rc == SP_OK)
         rc = sp_arena_create(&p->scratch, 0, "predictions");
-    SP_TRY(sp_comm_agree(r->comm, rc));
-    SP_TRY(sp_merging_open(&p->merging, r, send_merged, p));
+    SP_TRY(sp_comm_agree(s->comm, rc));
+    SP_TRY(sp_merging_open(&p->merging, e, &e->val, send_merged, p));
     SP_TRY(train_predict_all(p));
-    return sp_comm_agree(r->comm, r->comm->rank == 0 ? finish_files(p) : SP_OK);
+    return sp_comm_agree(s->comm, s->comm->rank == 0 ? finish_files(p) : SP_OK);
 }
 
 static void log_end(const sp_predictor *p)
 {
     const int64_t n_skipped = p->files.n_skipped;
-    const int64_t n_written = p->infer.resources.val.n_samples - n_skipped;
+    const int64_t n_written = p->infer.data.val.n_samples - n_skipped;
     char left_out[64] = "";
 
     if (n_skipped > 0)
@@ -306,7 +311,7 @@ static void log_end(const sp_predictor *p)
                  (long long)n_skipped);
     sp_log_info("predictions of %lld sample%s%s in %s/predictions (%s, step %lld)",
                 (long long)n_written, sp_plural(n_written), left_out,
-                p->infer.resources.session->run.dir, p->infer.path,
+                p->infer.session.run.dir, p->infer.path,
                 (long long)p->infer.state.step);
 }
 

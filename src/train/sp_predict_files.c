@@ -27,20 +27,20 @@ static char *predict_code_of(const sp_dataset *set, const char *name)
  */
 static sp_status write_codes(const sp_predict_files *f, sp_h5 *file)
 {
-    const sp_resources *r = &f->infer->resources;
-    char **code = calloc((size_t)r->n_classes, sizeof *code);
+    const sp_network *n = &f->infer->network;
+    char **code = calloc((size_t)n->n_classes, sizeof *code);
     bool are_known = true;
     sp_status rc = SP_OK;
 
     if (!code)
         return SP_FAIL(SP_EMEM, "out of memory");
-    for (int c = 0; c < r->n_classes; c++) {
-        code[c] = predict_code_of(&r->val, r->class_name[c]);
+    for (int c = 0; c < n->n_classes; c++) {
+        code[c] = predict_code_of(&f->infer->data.val, n->class_name[c]);
         are_known = are_known && code[c];
     }
-    if (are_known || r->norm.class_code)
-        rc = sp_h5_attr_write_texts(file, "/", "class_codes", r->n_classes,
-                                    are_known ? code : r->norm.class_code);
+    if (are_known || n->norm.class_code)
+        rc = sp_h5_attr_write_texts(file, "/", "class_codes", n->n_classes,
+                                    are_known ? code : n->norm.class_code);
     free(code);
     return rc;
 }
@@ -65,10 +65,10 @@ static sp_status predict_write_names(const sp_dataset *set, int shard, sp_h5 *fi
 static sp_status predict_write_attributes(const sp_predict_files *f, sp_h5 *file,
                                           int shard)
 {
-    const sp_resources *r = &f->infer->resources;
-    const sp_dataset *set = &r->val;
+    const sp_network *n = &f->infer->network;
+    const sp_dataset *set = &f->infer->data.val;
     const int64_t version = 1, step = f->infer->state.step;
-    const int64_t classes = r->n_classes, ignore = f->ignore_label;
+    const int64_t classes = n->n_classes, ignore = f->ignore_label;
     char *const format[] = {"sptrain-predictions"};
     char *const checkpoint[] = {(char *)(uintptr_t)f->infer->path};
 
@@ -78,7 +78,7 @@ static sp_status predict_write_attributes(const sp_predict_files *f, sp_h5 *file
     SP_TRY(sp_h5_attr_write(file, "/", "num_classes", SP_H5_I64, -1, &classes));
     SP_TRY(sp_h5_attr_write(file, "/", "ignore_label", SP_H5_I64, -1, &ignore));
     SP_TRY(
-        sp_h5_attr_write_texts(file, "/", "class_names", r->n_classes, r->class_name));
+        sp_h5_attr_write_texts(file, "/", "class_names", n->n_classes, n->class_name));
     SP_TRY(write_codes(f, file));
     SP_TRY(sp_h5_attr_write_texts(file, "/", "feature_names", set->n_features,
                                   set->feature_name));
@@ -93,20 +93,19 @@ static sp_status predict_write_attributes(const sp_predict_files *f, sp_h5 *file
 static int predict_path_of(const sp_predict_files *f, int shard, bool is_whole,
                            char *path)
 {
-    return snprintf(path, PATH_MAX, "%s/predictions/%s%s",
-                    f->infer->resources.session->run.dir,
-                    sp_file_name(f->infer->resources.val.shard[shard].path),
+    return snprintf(path, PATH_MAX, "%s/predictions/%s%s", f->infer->session.run.dir,
+                    sp_file_name(f->infer->data.val.shard[shard].path),
                     is_whole ? "" : SP_FILE_UNFINISHED);
 }
 
 /* Creates the file of a shard with its attributes and room for all rows. */
 static sp_status predict_create_file(sp_predict_files *f, int shard)
 {
-    const sp_dataset *set = &f->infer->resources.val;
+    const sp_dataset *set = &f->infer->data.val;
     const sp_shard *s = &set->shard[shard];
     const int64_t *offset = set->offset + s->first_sample + shard;
     sp_h5_type type = f->label_bytes == 1 ? SP_H5_U8 : SP_H5_U16;
-    int64_t dim[2] = {s->n_samples + 1, f->infer->resources.n_classes};
+    int64_t dim[2] = {s->n_samples + 1, f->infer->network.n_classes};
     char path[PATH_MAX];
     sp_h5 *file;
 
@@ -158,7 +157,7 @@ static int by_base_name(const void *a, const void *b)
  * no shard the name of an unfinished file. sorted: room for [n_shards]. */
 static sp_status predict_check_names(const sp_predict_files *f, const sp_shard **sorted)
 {
-    const sp_dataset *set = &f->infer->resources.val;
+    const sp_dataset *set = &f->infer->data.val;
     char path[PATH_MAX];
 
     for (int i = 0; i < set->n_shards; i++) {
@@ -188,8 +187,9 @@ static sp_status predict_check_names(const sp_predict_files *f, const sp_shard *
 
 sp_status sp_predict_files_begin(sp_predict_files *f)
 {
-    const sp_resources *r = &f->infer->resources;
-    const sp_shard **sorted = calloc((size_t)r->val.n_shards + 1, sizeof *sorted);
+    const sp_infer *infer = f->infer;
+    const sp_shard **sorted =
+        calloc((size_t)infer->data.val.n_shards + 1, sizeof *sorted);
     char dir[PATH_MAX];
     sp_status rc;
 
@@ -197,7 +197,7 @@ sp_status sp_predict_files_begin(sp_predict_files *f)
     rc = sorted ? predict_check_names(f, sorted) : SP_FAIL(SP_EMEM, "out of memory");
     free(sorted);
     SP_TRY(rc);
-    snprintf(dir, sizeof dir, "%s/predictions", r->session->run.dir);
+    snprintf(dir, sizeof dir, "%s/predictions", infer->session.run.dir);
     return sp_file_make_folder(dir);
 }
 
@@ -234,7 +234,7 @@ static sp_status store_same(sp_h5 *file, const char *name, const int64_t offset[
  * NaN, and points without a row in the scan. */
 static sp_status store_skipped(sp_predict_files *f, int64_t sample, int shard)
 {
-    const sp_dataset *set = &f->infer->resources.val;
+    const sp_dataset *set = &f->infer->data.val;
     const int64_t *row = set->offset + sample + shard;
     const int64_t *point = set->has_points ? set->point_offset + sample + shard : NULL;
     const uint64_t no_row = UINT64_MAX;
@@ -246,7 +246,7 @@ static sp_status store_skipped(sp_predict_files *f, int64_t sample, int shard)
     f->n_skipped++;
     SP_TRY(store_same(f->file, "/labels", row, 1, ignore, bytes));
     if (f->with_logits)
-        SP_TRY(store_same(f->file, "/logits", row, f->infer->resources.n_classes,
+        SP_TRY(store_same(f->file, "/logits", row, f->infer->network.n_classes,
                           &no_logit, sizeof no_logit));
     if (!point)
         return SP_OK;
@@ -256,8 +256,7 @@ static sp_status store_skipped(sp_predict_files *f, int64_t sample, int shard)
 
 sp_status sp_predict_files_store(sp_predict_files *f, char *parcel)
 {
-    const sp_resources *r = &f->infer->resources;
-    const sp_dataset *set = &r->val;
+    const sp_dataset *set = &f->infer->data.val;
     const sp_parcel head = *(const sp_parcel *)parcel;
     int shard = sp_dataset_shard_of(set, head.sample);
     int64_t row = set->offset[head.sample + shard], point;
@@ -272,7 +271,7 @@ sp_status sp_predict_files_store(sp_predict_files *f, char *parcel)
     f->n_points += head.n_points;
     if (f->with_logits) {
         SP_TRY(sp_h5_write_rows(file, "/logits", row, head.n, at));
-        at += (size_t)head.n * 4 * (size_t)r->n_classes;
+        at += (size_t)head.n * 4 * (size_t)f->infer->network.n_classes;
     }
     if (set->has_points) {
         point = set->point_offset[head.sample + shard];
@@ -290,7 +289,7 @@ sp_status sp_predict_files_finish(sp_predict_files *f)
 {
     char temporary[PATH_MAX], path[PATH_MAX];
 
-    SP_TRY(turn_to(f, f->infer->resources.val.n_shards - 1));
+    SP_TRY(turn_to(f, f->infer->data.val.n_shards - 1));
     assert(f->n_begun > 0);
     SP_TRY(predict_close_file(f));
     for (int i = 0; i < f->n_begun; i++) {
@@ -317,7 +316,7 @@ void sp_predict_files_discard(sp_predict_files *f)
         predict_path_of(f, i, false, path);
         unlink(path);
     }
-    snprintf(path, sizeof path, "%s/predictions", f->infer->resources.session->run.dir);
+    snprintf(path, sizeof path, "%s/predictions", f->infer->session.run.dir);
     rmdir(path); /* succeeds if nothing else is in it */
     sp_error_raise(&error);
 }

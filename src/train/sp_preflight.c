@@ -23,56 +23,57 @@ typedef struct sp_flight {
 
 /* Times an all-reduce of the gradient's size in backend memory; best of five.
  * Collective. */
-static sp_status measure_reduce(sp_resources *r, float *data, double *rate)
+static sp_status measure_reduce(sp_device *d, size_t n, float *data, double *rate)
 {
-    const size_t n = (size_t)r->graph.n_floats;
+    sp_backend *backend = &d->backend;
+    sp_comm *comm = d->comm;
     double best = INFINITY;
     void *shared = NULL;
     sp_status rc = SP_OK;
 
-    if (r->comm->size == 1)
+    if (comm->size == 1)
         return SP_OK; /* one rank moves no data */
     /* On the host the gradient lies in memory of sp_comm. */
-    if (r->backend.ops->is_host) {
-        rc = sp_comm_alloc(r->comm, n * sizeof *data, &shared);
-        rc = sp_comm_agree(r->comm, rc);
+    if (backend->ops->is_host) {
+        rc = sp_comm_alloc(comm, n * sizeof *data, &shared);
+        rc = sp_comm_agree(comm, rc);
         data = shared;
     }
     for (int i = 0; i < 5 && rc == SP_OK; i++) {
         double begin;
-        rc = sp_comm_barrier(r->comm);
+        rc = sp_comm_barrier(comm);
         begin = sp_now_s();
         if (rc == SP_OK)
-            rc = sp_transport_allreduce(&r->transport, SP_SCOPE_WORLD, data, data, n,
+            rc = sp_transport_allreduce(&d->transport, SP_SCOPE_WORLD, data, data, n,
                                         SP_F32);
         if (rc == SP_OK)
-            rc = r->backend.ops->wait(&r->backend);
+            rc = backend->ops->wait(backend);
         best = fmin(best, sp_now_s() - begin);
     }
-    sp_comm_free(r->comm, shared);
+    sp_comm_free(comm, shared);
     *rate = (double)n * 4e-6 / best;
     return rc;
 }
 
 /* Times a copy of the gradient's size from host to device, by the way that batches use;
  * best of five. */
-static sp_status measure_copy(sp_resources *r, float *data, double *rate)
+static sp_status measure_copy(sp_backend *backend, size_t bytes, float *data,
+                              double *rate)
 {
-    const size_t bytes = (size_t)r->graph.n_floats * sizeof *data;
     double best = INFINITY;
     void *host;
     sp_status rc = SP_OK;
 
-    if (r->backend.ops->is_host)
+    if (backend->ops->is_host)
         return SP_OK;
     host = calloc(1, bytes);
     if (!host)
         return SP_FAIL(SP_EMEM, "out of memory");
     for (int i = 0; i < 5 && rc == SP_OK; i++) {
         const double begin = sp_now_s();
-        rc = r->backend.ops->upload(&r->backend, data, host, bytes);
+        rc = backend->ops->upload(backend, data, host, bytes);
         if (rc == SP_OK)
-            rc = r->backend.ops->wait(&r->backend);
+            rc = backend->ops->wait(backend);
         best = fmin(best, sp_now_s() - begin);
     }
     free(host);
@@ -83,22 +84,23 @@ static sp_status measure_copy(sp_resources *r, float *data, double *rate)
 /* Reads samples of this rank's share for 0.3 s, one sample at least. A rank that has
  * read all of its share goes on with the other ranks' samples: otherwise ranks that
  * read equally fast would differ if there are few samples of unequal sizes. */
-static sp_status measure_read(const sp_resources *r, double *rate)
+static sp_status measure_read(const sp_network *network, const sp_dataset *set,
+                              const sp_comm *comm, double *rate)
 {
     const sp_sample_request request = {
-        .columns = r->columns, .n_columns = r->n_columns, .verify = true};
-    const int64_t n = r->train.n_samples;
+        .columns = network->columns, .n_columns = network->n_columns, .verify = true};
+    const int64_t n = set->n_samples;
     sp_sample sample = {0};
     double begin = sp_now_s(), bytes = 0;
     sp_status rc = SP_OK;
-    int64_t i = r->comm->rank;
+    int64_t i = comm->rank;
 
     if (n == 0)
         return SP_OK;
     do {
-        rc = sp_sample_read(&r->train, i % n, &request, &sample);
-        bytes += (double)sample.n * (12 + 4 * r->n_columns + 1);
-        i += i < n ? r->comm->size : 1;
+        rc = sp_sample_read(set, i % n, &request, &sample);
+        bytes += (double)sample.n * (12 + 4 * network->n_columns + 1);
+        i += i < n ? comm->size : 1;
     } while (rc == SP_OK && sp_now_s() - begin < 0.3);
     *rate = bytes * 1e-6 / (sp_now_s() - begin);
     sp_sample_destroy(&sample);
@@ -107,26 +109,29 @@ static sp_status measure_read(const sp_resources *r, double *rate)
 
 /* Measures all three rates, with a vector of the gradient's size in the backend's
  * memory. */
-static sp_status preflight_measure(sp_resources *r, sp_flight *flight)
+static sp_status preflight_measure(sp_checked *c, sp_flight *flight)
 {
-    const sp_backend_ops *ops = r->backend.ops;
-    const size_t bytes = (size_t)r->graph.n_floats * sizeof(float);
+    sp_backend *backend = &c->device.backend;
+    const sp_backend_ops *ops = backend->ops;
+    const size_t n = (size_t)c->network.graph.n_floats;
+    const size_t bytes = n * sizeof(float);
+    sp_comm *comm = c->session.comm;
     sp_arena arena = {0};
     float *data = NULL;
     sp_status rc = ops->arena_create(&arena, bytes + 128, "preflight");
 
     if (rc == SP_OK)
-        rc = SP_ALLOC(&arena, r->graph.n_floats, &data);
+        rc = SP_ALLOC(&arena, n, &data);
     if (rc == SP_OK)
-        rc = ops->fill(&r->backend, data, 0, bytes);
+        rc = ops->fill(backend, data, 0, bytes);
     if (rc == SP_OK)
-        rc = measure_copy(r, data, &flight->rate[COPY]);
+        rc = measure_copy(backend, bytes, data, &flight->rate[COPY]);
     if (rc == SP_OK)
-        rc = measure_read(r, &flight->rate[READ]);
-    rc = sp_comm_agree(r->comm, rc);
-    sp_session_beat(r->session, SP_PHASE_REDUCE);
+        rc = measure_read(&c->network, &c->data.train, comm, &flight->rate[READ]);
+    rc = sp_comm_agree(comm, rc);
+    sp_session_beat(&c->session, SP_PHASE_REDUCE);
     if (rc == SP_OK)
-        rc = measure_reduce(r, data, &flight->rate[REDUCE]);
+        rc = measure_reduce(&c->device, n, data, &flight->rate[REDUCE]);
     ops->arena_destroy(&arena);
     return rc;
 }
@@ -173,10 +178,10 @@ static const char *preflight_text_of(double rate, char text[16])
     return text;
 }
 
-static void print_flights(const sp_resources *r, const sp_flight *all)
+static void print_flights(const sp_device *d, const sp_flight *all)
 {
-    const int n = r->comm->size;
-    const char *transport = n == 1 ? "none" : r->transport.ops->name;
+    const int n = d->comm->size;
+    const char *transport = n == 1 ? "none" : d->transport.ops->name;
 
     sp_log_info("%5s %-20s %5s %6s %6s  %-10s %15s %12s %10s", "rank", "host", "node",
                 "local", "cores", "transport", "all-reduce MB/s", "to GPU MB/s",
@@ -190,16 +195,19 @@ static void print_flights(const sp_resources *r, const sp_flight *all)
                     preflight_text_of(f->rate[COPY], copy),
                     preflight_text_of(f->rate[READ], read));
     }
-    if (!r->backend.ops->is_host)
+    if (!d->backend.ops->is_host)
         print_devices(all, n);
     warn_of_slowest(all, n, READ, "reads shards");
     warn_of_slowest(all, n, COPY, "copies to its device");
     warn_of_slowest(all, n, REDUCE, "reduces");
 }
 
-static sp_status preflight(sp_resources *r)
+static sp_status preflight(sp_checked *c)
 {
-    sp_comm *comm = r->comm;
+    sp_comm *comm = c->session.comm;
+    sp_device *device = &c->device;
+    sp_network *network = &c->network;
+    sp_graph *graph = &network->graph;
     sp_flight mine = {.place = {.rank = comm->rank,
                                 .node = comm->node,
                                 .local_rank = comm->local_rank,
@@ -207,22 +215,23 @@ static sp_status preflight(sp_resources *r)
     void *all = NULL;
 
     snprintf(mine.place.host, sizeof mine.place.host, "%s", comm->host);
-    SP_TRY(sp_resources_open_device(r));
+    SP_TRY(sp_session_open_device(&c->session, device));
     mine.cores = comm->cores;
-    SP_TRY(sp_resources_open_transport(r));
-    if (!r->backend.ops->is_host)
-        mine.place = r->placement.place[comm->rank];
-    SP_TRY(sp_session_open_data(r, true, false));
-    SP_TRY(sp_graph_build(&r->graph, r->config, r->n_columns, r->n_classes));
-    sp_session_beat(r->session, SP_PHASE_READ);
-    SP_TRY(preflight_measure(r, &mine));
+    SP_TRY(sp_device_open_transport(device));
+    if (!device->backend.ops->is_host)
+        mine.place = device->placement.place[comm->rank];
+    SP_TRY(sp_session_open_data(&c->session, &c->data, network, true, false));
+    SP_TRY(sp_graph_build(graph, c->session.config, network->n_columns,
+                          network->n_classes));
+    sp_session_beat(&c->session, SP_PHASE_READ);
+    SP_TRY(preflight_measure(c, &mine));
     SP_TRY(sp_comm_gather(comm, &mine, sizeof mine, &all, NULL));
     sp_log_info("%d rank%s on %d node%s; device %s; all-reduce by %s; gradient %.1f MB",
                 comm->size, sp_plural(comm->size), comm->n_nodes,
-                sp_plural(comm->n_nodes), r->device, r->transport.words,
-                (double)r->graph.n_floats * 4e-6);
+                sp_plural(comm->n_nodes), device->text, device->transport.words,
+                (double)graph->n_floats * 4e-6);
     if (comm->rank == 0)
-        print_flights(r, all);
+        print_flights(device, all);
     free(all);
     return SP_OK;
 }

@@ -18,7 +18,7 @@
 
 bool sp_resume_is_complete(const sp_trainer *trainer)
 {
-    return sp_step_is_last(trainer->session->config, &trainer->state);
+    return sp_step_is_last(trainer->session.config, &trainer->state);
 }
 
 /* ---- beginning ---- */
@@ -49,18 +49,21 @@ static void warn_of_sums(const sp_config *old, const sp_config *now, const char 
 }
 
 /* Rank 0: checks that the checkpoint belongs to this deck and data. */
-static sp_status resume_compare(sp_resources *r, const sp_checkpoint_state *state,
+static sp_status resume_compare(const sp_learner *l, sp_device *device,
+                                const sp_checkpoint_state *state,
                                 const sp_normalization *norm, const char *path)
 {
     sp_config old = {0}, now;
-    const sp_status rc = sp_resources_check_continued(r, state, norm, path, &old);
+    const sp_status rc =
+        sp_learner_check_continued(l, device->comm, state, norm, path, &old);
 
     if (rc == SP_OK) {
         /* Steps are cut as they were, unless the deck bounds the memory itself. A check
          * has no backend. */
-        if (r->resolved.memory_mb == 0 && r->backend.ops && !r->backend.ops->is_host)
-            r->resolved.memory_mb = old.run.memory_mb;
-        now = sp_resources_resolved(r);
+        if (device->memory_mb == 0 && device->backend.ops &&
+            !device->backend.ops->is_host)
+            device->memory_mb = old.run.memory_mb;
+        now = sp_device_resolved(device);
         log_changes(&old, &now);
         warn_of_sums(&old, &now, path);
     }
@@ -97,9 +100,9 @@ static bool is_own(const char *dir, char *path)
 }
 
 /* Rank 0: finds the checkpoint to continue from and compares it with the deck. */
-static sp_status resume_choose(sp_resources *r, beginning *from)
+static sp_status resume_choose(const sp_learner *l, sp_device *device, beginning *from)
 {
-    const sp_config *config = r->config;
+    const sp_config *config = l->config;
     const sp_resume *resume = &config->run.resume;
     sp_checkpoint_state state = {0};
     sp_normalization norm = {0};
@@ -118,7 +121,7 @@ static sp_status resume_choose(sp_resources *r, beginning *from)
         SP_TRY(sp_checkpoint_open_weights(&file, path, SP_FINITE));
     } else {
         snprintf(dir, sizeof dir, "%s/checkpoints", config->run.dir);
-        SP_TRY(sp_checkpoint_find(&file, dir, &r->train, path, &n_damaged));
+        SP_TRY(sp_checkpoint_find(&file, dir, l->set, path, &n_damaged));
     }
     if (!file) {
         from->is_moving = n_damaged > 0;
@@ -129,7 +132,7 @@ static sp_status resume_choose(sp_resources *r, beginning *from)
     rc = sp_checkpoint_read_open_state(file, &state, &norm);
     sp_h5_close(file);
     if (rc == SP_OK)
-        rc = resume_compare(r, &state, &norm, path);
+        rc = resume_compare(l, device, &state, &norm, path);
     /* The run folder would be left without a checkpoint. */
     if (rc == SP_OK && from->is_foreign && sp_step_is_last(config, &state))
         rc = SP_FAIL(SP_EUSAGE,
@@ -142,25 +145,28 @@ static sp_status resume_choose(sp_resources *r, beginning *from)
     return rc;
 }
 
-sp_status sp_resume_check(sp_resources *r)
+sp_status sp_resume_check(const sp_learner *learner, sp_device *device)
 {
+    sp_comm *comm = device->comm;
     beginning from = {0};
 
-    return sp_comm_agree(r->comm, r->comm->rank == 0 ? resume_choose(r, &from) : SP_OK);
+    return sp_comm_agree(comm, comm->rank == 0 ? resume_choose(learner, device, &from)
+                                               : SP_OK);
 }
 
 static sp_status begin_fresh(sp_trainer *t)
 {
-    sp_resources *r = &t->resources;
-    sp_status rc = sp_init_check_keys(r);
+    const sp_config *config = t->session.config;
+    const sp_net *net = &t->network.net;
+    sp_status rc = sp_init_check_keys(config);
 
     SP_TRY(rc);
-    if (r->config->run.init_from[0])
-        SP_TRY(sp_init_weights(r));
-    SP_TRY(sp_optim_begin_average(&r->optim, r->net.param, r->net.running));
-    if (r->comm->rank == 0)
-        rc = sp_run_truncate_metrics(&r->session->run, 0);
-    return sp_comm_agree(r->comm, rc);
+    if (config->run.init_from[0])
+        SP_TRY(sp_init_weights(&t->session, &t->network, &t->data.train));
+    SP_TRY(sp_optim_begin_average(&t->learner.optim, net->param, net->running));
+    if (t->session.comm->rank == 0)
+        rc = sp_run_truncate_metrics(&t->session.run, 0);
+    return sp_comm_agree(t->session.comm, rc);
 }
 
 /* Rank 0: renames checkpoints of later steps when the run goes back to an earlier one,
@@ -173,7 +179,7 @@ static sp_status leave_later(sp_trainer *t, bool is_going_back)
     bool has_best;
     int n = 0;
 
-    snprintf(dir, sizeof dir, "%s/checkpoints", t->session->run.dir);
+    snprintf(dir, sizeof dir, "%s/checkpoints", t->session.run.dir);
     if (is_going_back)
         SP_TRY(sp_checkpoint_set_newer_aside(dir, t->state.step, &n));
     if (n > 0)
@@ -203,54 +209,59 @@ static void check_best_data(sp_trainer *t, uint64_t hash)
 
 static sp_status begin_from(sp_trainer *t, const beginning *from)
 {
-    sp_resources *r = &t->resources;
+    sp_session *s = &t->session;
+    sp_network *network = &t->network;
     const char *path = from->path;
     sp_status rc = SP_OK;
 
-    SP_TRY(sp_session_load(r, &(sp_weights_source){.path = path, .state = &t->state}));
-    if (r->fault[0]) /* no training leads from such weights to finite ones */
+    SP_TRY(sp_session_load(s, network,
+                           &(sp_weights_source){.path = path,
+                                                .state = &t->state,
+                                                .optim = &t->learner.optim}));
+    if (network->fault[0]) /* no training leads from such weights to finite ones */
         return SP_FAIL(SP_EDATA,
                        "%s:%s, expected a finite number: its training had diverged",
-                       path, r->fault);
-    SP_TRY(sp_init_norm_of(r, path));
-    if (r->comm->rank == 0)
+                       path, network->fault);
+    SP_TRY(sp_init_norm_of(s, network, path));
+    if (s->comm->rank == 0)
         rc = leave_later(t, !from->is_foreign);
-    SP_TRY(sp_comm_agree(r->comm, rc));
-    SP_TRY(sp_comm_bcast(r->comm, &t->state.best, sizeof t->state.best, 0));
-    check_best_data(t, r->val.hash);
+    SP_TRY(sp_comm_agree(s->comm, rc));
+    SP_TRY(sp_comm_bcast(s->comm, &t->state.best, sizeof t->state.best, 0));
+    check_best_data(t, t->data.val.hash);
     if (from->is_foreign) {
         t->state.metrics_bytes = 0;
         sp_log_info("%s is of another run folder: metrics.jsonl begins anew", path);
     }
     t->is_resumed = true;
     t->first_step = t->state.step;
-    r->session->epoch = sp_position_epochs(t->state.at);
-    r->session->step = r->step = t->state.step;
+    s->epoch = sp_position_epochs(t->state.at);
+    s->step = network->step = t->state.step;
     if (!sp_resume_is_complete(t) || t->state.eval_due)
         sp_log_info("continuing from %s: step %lld, epoch %lld", path,
-                    (long long)r->session->step, (long long)r->session->epoch);
+                    (long long)s->step, (long long)s->epoch);
     return SP_OK;
 }
 
 sp_status sp_resume_begin(sp_trainer *trainer)
 {
-    sp_resources *r = &trainer->resources;
+    sp_session *s = &trainer->session;
+    sp_device *device = &trainer->device;
     beginning from = {0};
     sp_status rc = SP_OK;
 
-    assert(r->net.impl && r->optim.impl);
+    assert(trainer->network.net.impl && trainer->learner.optim.impl);
     trainer->state.best = NAN;
-    trainer->state.seed = r->config->train.seed;
-    trainer->state.data_hash = r->train.hash;
-    trainer->state.val_hash = trainer->is_evaluated ? r->val.hash : 0;
-    if (r->comm->rank == 0)
-        rc = resume_choose(r, &from);
-    SP_TRY(sp_comm_agree(r->comm, rc));
-    SP_TRY(sp_comm_bcast(r->comm, &from, sizeof from, 0));
-    SP_TRY(sp_comm_bcast(r->comm, &r->resolved, sizeof r->resolved, 0));
+    trainer->state.seed = s->config->train.seed;
+    trainer->state.data_hash = trainer->data.train.hash;
+    trainer->state.val_hash = trainer->is_evaluated ? trainer->data.val.hash : 0;
+    if (s->comm->rank == 0)
+        rc = resume_choose(&trainer->learner, device, &from);
+    SP_TRY(sp_comm_agree(s->comm, rc));
+    SP_TRY(sp_comm_bcast(s->comm, &from, sizeof from, 0));
+    SP_TRY(sp_comm_bcast(s->comm, &device->memory_mb, sizeof device->memory_mb, 0));
     if (from.is_moving) {
-        SP_TRY(sp_run_set_aside(&r->session->run));
-        SP_TRY(sp_session_open_log(r->session)); /* the old log has been moved */
+        SP_TRY(sp_run_set_aside(&s->run));
+        SP_TRY(sp_session_open_log(s)); /* the old log has been moved */
     }
     return from.path[0] ? begin_from(trainer, &from) : begin_fresh(trainer);
 }
@@ -261,7 +272,7 @@ sp_status sp_resume_begin(sp_trainer *trainer)
  * from then on, if its weights are on disk. */
 static sp_status resume_collect(sp_trainer *t, bool is_waiting, sp_saved *saved)
 {
-    sp_session *s = t->session;
+    sp_session *s = &t->session;
     char path[PATH_MAX];
 
     saved->rc = SP_OK;
@@ -305,7 +316,7 @@ void sp_resume_poll(sp_trainer *trainer)
 sp_status sp_resume_agree_best(sp_trainer *trainer)
 {
     settle(trainer, true);
-    return sp_comm_bcast(trainer->session->comm, &trainer->state.best,
+    return sp_comm_bcast(trainer->session.comm, &trainer->state.best,
                          sizeof trainer->state.best, 0);
 }
 
@@ -313,20 +324,19 @@ void sp_resume_await(sp_trainer *trainer)
 {
     if (!trainer->saver || !sp_saver_reads(trainer->saver))
         return;
-    sp_session_beat(trainer->session, SP_PHASE_SAVE);
+    sp_session_beat(&trainer->session, SP_PHASE_SAVE);
     sp_saver_await(trainer->saver);
 }
 
 /* Rank 0: starts the saver unless it runs. */
 static sp_status open_saver(sp_trainer *t)
 {
-    sp_resources *r = &t->resources;
     sp_status rc;
 
     if (t->saver)
         return SP_OK;
-    rc = sp_saver_create(&t->saver, &r->session->run, &r->net, &r->optim, &r->norm,
-                         r->config->run.keep);
+    rc = sp_saver_create(&t->saver, &t->session.run, &t->network.net, &t->learner.optim,
+                         &t->network.norm, t->session.config->run.keep);
     if (rc != SP_OK) {
         sp_saver_destroy(t->saver);
         t->saver = NULL;
@@ -336,23 +346,23 @@ static sp_status open_saver(sp_trainer *t)
 
 void sp_resume_prepare(sp_trainer *trainer)
 {
-    if (trainer->session->comm->rank == 0 && open_saver(trainer) != SP_OK)
+    if (trainer->session.comm->rank == 0 && open_saver(trainer) != SP_OK)
         sp_log_error(sp_error_last()); /* the next save tries again */
 }
 
 /* Rank 0: posts the present state, when the post before it is written. */
 static sp_status post(sp_trainer *t, bool is_best)
 {
-    const sp_config resolved = sp_resources_resolved(&t->resources);
+    const sp_config resolved = sp_device_resolved(&t->device);
     sp_checkpoint_state state;
     sp_status rc;
 
     SP_TRY(open_saver(t));
     settle(t, true);
     /* A checkpoint counts on the lines before it. */
-    SP_TRY(sp_run_deliver(&t->session->run));
+    SP_TRY(sp_run_deliver(&t->session.run));
     state = t->state;
-    state.groups = sp_resources_groups(&t->resources);
+    state.groups = sp_learner_groups(&t->learner);
     if (is_best)
         state.best = t->score;
     SP_TRY(sp_config_to_text(&resolved, &state.deck));
@@ -363,12 +373,12 @@ static sp_status post(sp_trainer *t, bool is_best)
 
 sp_status sp_resume_save(sp_trainer *trainer, bool is_best, bool is_final)
 {
-    sp_session *s = trainer->session;
+    sp_session *s = &trainer->session;
     double begin = sp_now_s();
     sp_status rc = SP_OK;
     sp_saved saved;
 
-    assert(trainer->resources.net.impl && trainer->state.step >= 0);
+    assert(trainer->network.net.impl && trainer->state.step >= 0);
     sp_session_beat(s, SP_PHASE_SAVE);
     if (s->comm->rank == 0)
         rc = post(trainer, is_best);

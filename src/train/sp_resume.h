@@ -10,7 +10,7 @@
 sp_status sp_resume_begin(sp_trainer *trainer);
 /* Collective, agreed, for a check without a run folder: refuses what sp_resume_begin
  * would refuse to continue from. The data are open. */
-sp_status sp_resume_check(struct sp_resources *resources);
+sp_status sp_resume_check(const sp_learner *learner, sp_device *device);
 /* True if the state has reached the epochs or steps that the deck asks for. Local; the
  * same on all ranks. */
 bool sp_resume_is_complete(const sp_trainer *trainer);

@@ -30,8 +30,9 @@ typedef struct entry {
 
 struct sp_sample_pictures {
     int n_classes, n;
-    entry *entry;       /* [n] */
-    int64_t *confusion; /* [n_classes][n_classes] of one sample */
+    char *const *class_name; /* [n_classes] borrowed */
+    entry *entry;            /* [n] */
+    int64_t *confusion;      /* [n_classes][n_classes] of one sample */
     /* Class + 1 of each stored voxel, or 0, as uint16. The file has no name and is
      * removed when it is closed. */
     FILE *predictions;
@@ -67,7 +68,8 @@ static void pictures_give_up(sp_sample_pictures *g, const char *why)
     g->is_broken = true;
 }
 
-void sp_sample_pictures_create(sp_sample_pictures **pictures, int n_classes)
+void sp_sample_pictures_create(sp_sample_pictures **pictures, int n_classes,
+                               char *const *class_name)
 {
     sp_sample_pictures *g;
 
@@ -80,6 +82,7 @@ void sp_sample_pictures_create(sp_sample_pictures **pictures, int n_classes)
     g = calloc(1, sizeof *g);
     if (g) {
         g->n_classes = n_classes;
+        g->class_name = class_name;
         g->confusion =
             calloc((size_t)n_classes * (size_t)n_classes, sizeof *g->confusion);
         g->predictions = tmpfile();
@@ -257,14 +260,13 @@ static void pictures_colour(const sp_sample_pictures *g, scene *s)
 
 /* Hides a ceiling, by the truth, so that the three pictures show the same voxels. No
  * voxel is hidden if nothing else would be left. */
-static sp_status pictures_hide(const sp_sample_pictures *g, const sp_resources *r,
-                               scene *s)
+static sp_status pictures_hide(const sp_sample_pictures *g, scene *s)
 {
     int64_t n_hidden = 0;
     int ceiling = -1;
 
     for (int c = 0; c < g->n_classes; c++)
-        if (sp_render_hides(r->class_name[c], SP_FROM_TOP))
+        if (sp_render_hides(g->class_name[c], SP_FROM_TOP))
             ceiling = c;
     if (ceiling < 0)
         return SP_OK;
@@ -279,22 +281,22 @@ static sp_status pictures_hide(const sp_sample_pictures *g, const sp_resources *
     return SP_OK;
 }
 
-static sp_status read_scene(const sp_sample_pictures *g, const sp_resources *r,
+static sp_status read_scene(const sp_sample_pictures *g, const sp_dataset *set,
                             const entry *e, scene *s)
 {
     const sp_sample_request request = {.verify = false};
     const size_t n = (size_t)e->n;
 
-    SP_TRY(sp_sample_read(&r->val, e->sample, &request, &s->sample));
+    SP_TRY(sp_sample_read(set, e->sample, &request, &s->sample));
     SP_TRY(pictures_allocate(g, n, s));
     if (s->sample.n != e->n ||
         fseeko(g->predictions, (off_t)(e->at * (int64_t)sizeof(uint16_t)), SEEK_SET) ||
         fread(s->index[PREDICTION], sizeof **s->index, n, g->predictions) != n)
         return SP_FAIL(SP_EIO, "the temporary file of predictions cannot be read");
     for (size_t i = 0; i < 3 * n; i++)
-        s->xyz[i] = (float)((s->sample.coords[i] + 0.5) * r->val.voxel_size);
+        s->xyz[i] = (float)((s->sample.coords[i] + 0.5) * set->voxel_size);
     pictures_colour(g, s);
-    return pictures_hide(g, r, s);
+    return pictures_hide(g, s);
 }
 
 /* Adds a picture to the records. */
@@ -317,7 +319,7 @@ static sp_status pictures_add_picture(const sp_canvas *canvas, parcel head,
 }
 
 /* Draws truth, prediction and error from one side. */
-static sp_status draw_side(const sp_resources *r, const scene *s, parcel head,
+static sp_status draw_side(const sp_dataset *set, const scene *s, parcel head,
                            sp_gather_buffer *records)
 {
     sp_canvas canvas[KINDS] = {0};
@@ -325,9 +327,9 @@ static sp_status draw_side(const sp_resources *r, const scene *s, parcel head,
     sp_status rc;
 
     for (int k = 0; k < KINDS; k++)
-        cloud[k] = (sp_cloud){s->sample.n,       s->xyz,
-                              s->index[k],       k == ERROR ? s->verdict : s->palette,
-                              r->val.voxel_size, s->hidden};
+        cloud[k] = (sp_cloud){s->sample.n,     s->xyz,
+                              s->index[k],     k == ERROR ? s->verdict : s->palette,
+                              set->voxel_size, s->hidden};
     rc = sp_figure_draw_plain(cloud, KINDS, sides[head.side].from, WIDTH, HEIGHT,
                               canvas);
     for (head.kind = 0; head.kind < KINDS; head.kind++) {
@@ -338,14 +340,14 @@ static sp_status draw_side(const sp_resources *r, const scene *s, parcel head,
     return rc;
 }
 
-static sp_status draw_sample(const sp_sample_pictures *g, const sp_resources *r,
+static sp_status draw_sample(const sp_sample_pictures *g, const sp_dataset *set,
                              const entry *e, int which, sp_gather_buffer *records)
 {
     scene s = {0};
-    sp_status rc = read_scene(g, r, e, &s);
+    sp_status rc = read_scene(g, set, e, &s);
 
     for (int side = 0; rc == SP_OK && side < SIDES; side++)
-        rc = draw_side(r, &s,
+        rc = draw_side(set, &s,
                        (parcel){.which = which, .side = side, .n_voxels = s.sample.n},
                        records);
     pictures_release(&s);
@@ -353,7 +355,7 @@ static sp_status draw_sample(const sp_sample_pictures *g, const sp_resources *r,
 }
 
 /* Draws the chosen samples that this rank has evaluated. */
-static void draw_mine(sp_sample_pictures *g, const sp_resources *r, const choice *c,
+static void draw_mine(sp_sample_pictures *g, const sp_dataset *set, const choice *c,
                       sp_gather_buffer *records)
 {
     if (!g || g->is_broken)
@@ -365,31 +367,33 @@ static void draw_mine(sp_sample_pictures *g, const sp_resources *r, const choice
     for (int k = 0; k < CHOSEN; k++)
         for (int i = 0; i < g->n; i++)
             if (g->entry[i].sample == c->sample[k] &&
-                draw_sample(g, r, &g->entry[i], k, records) != SP_OK)
+                draw_sample(g, set, &g->entry[i], k, records) != SP_OK)
                 pictures_give_up(g, sp_error_last()->message);
 }
 
 /* ---- writing, on rank 0 ---- */
 
-static void pictures_write_sample(sp_json *json, const sp_resources *r, const choice *c,
-                                  int k, int64_t n_voxels)
+static void pictures_write_sample(sp_json *json, const sp_session *session,
+                                  const sp_dataset *set, const choice *c, int k,
+                                  int64_t n_voxels)
 {
     char name[1024];
 
     sp_json_begin_object(json, NULL);
     sp_json_text(json, "which", which_words[k]);
     sp_json_text(json, "name",
-                 sp_dataset_print_sample(&r->val, c->sample[k], name, sizeof name));
+                 sp_dataset_print_sample(set, c->sample[k], name, sizeof name));
     sp_json_int(json, "sample", c->sample[k]);
     sp_json_double(json, "miou", c->miou[k]);
     sp_json_int(json, "voxels", n_voxels);
-    sp_json_int(json, "step", r->session->step);
+    sp_json_int(json, "step", session->step);
     sp_json_end_object(json);
 }
 
 /* Writes the list of the samples that have all their pictures written. */
-static sp_status write_list(const sp_resources *r, const choice *c,
-                            const int drawn[CHOSEN], const int64_t n_voxels[CHOSEN])
+static sp_status write_list(const sp_session *session, const sp_dataset *set,
+                            const choice *c, const int drawn[CHOSEN],
+                            const int64_t n_voxels[CHOSEN])
 {
     char path[PATH_MAX];
     sp_json json = {0};
@@ -397,23 +401,23 @@ static sp_status write_list(const sp_resources *r, const choice *c,
     sp_status rc;
 
     sp_json_begin(&json);
-    sp_json_int(&json, "step", r->session->step);
-    sp_json_int(&json, "epoch", r->session->epoch);
+    sp_json_int(&json, "step", session->step);
+    sp_json_int(&json, "epoch", session->epoch);
     sp_json_begin_array(&json, "samples");
     for (int k = 0; k < CHOSEN; k++)
         if (drawn[k] == KINDS * SIDES)
-            pictures_write_sample(&json, r, c, k, n_voxels[k]);
+            pictures_write_sample(&json, session, set, c, k, n_voxels[k]);
     sp_json_end_array(&json);
     rc = sp_json_end(&json, &line);
-    snprintf(path, sizeof path, "%s/pictures/pictures.json", r->session->run.dir);
+    snprintf(path, sizeof path, "%s/pictures/pictures.json", session->run.dir);
     if (rc == SP_OK)
         rc = sp_file_replace_unflushed(path, line, strlen(line), 0);
     sp_json_destroy(&json);
     return rc;
 }
 
-static sp_status write_pictures(const sp_resources *r, const choice *c,
-                                sp_gather_buffer *records)
+static sp_status write_pictures(const sp_session *session, const sp_dataset *set,
+                                const choice *c, sp_gather_buffer *records)
 {
     int drawn[CHOSEN] = {0};
     int64_t n_voxels[CHOSEN] = {0};
@@ -421,34 +425,35 @@ static sp_status write_pictures(const sp_resources *r, const choice *c,
     size_t bytes;
     char *record;
 
-    snprintf(path, sizeof path, "%s/pictures", r->session->run.dir);
+    snprintf(path, sizeof path, "%s/pictures", session->run.dir);
     SP_TRY(sp_file_make_folder(path));
     while ((record = sp_gather_buffer_next(records, &bytes))) {
         parcel head;
 
         memcpy(&head, record, sizeof head);
-        snprintf(path, sizeof path, "%s/pictures/%s-%s-%s.png", r->session->run.dir,
+        snprintf(path, sizeof path, "%s/pictures/%s-%s-%s.png", session->run.dir,
                  which_words[head.which], kind_words[head.kind], sides[head.side].word);
         SP_TRY(sp_file_replace_unflushed(path, record + sizeof head,
                                          bytes - sizeof head, 0));
         drawn[head.which]++;
         n_voxels[head.which] = head.n_voxels;
     }
-    return write_list(r, c, drawn, n_voxels);
+    return write_list(session, set, c, drawn, n_voxels);
 }
 
-sp_status sp_sample_pictures_write(sp_sample_pictures *g, sp_resources *r)
+sp_status sp_sample_pictures_write(sp_sample_pictures *g, const sp_session *session,
+                                   const sp_dataset *set)
 {
-    sp_comm *comm = r->comm;
+    sp_comm *comm = session->comm;
     sp_gather_buffer records = {0};
     choice c;
     sp_status rc;
 
     SP_TRY(agree_on_choice(g, comm, &c));
-    draw_mine(g, r, &c, &records);
+    draw_mine(g, set, &c, &records);
     rc = sp_gather_buffer_gather(&records, comm);
     if (rc == SP_OK && comm->rank == 0 && c.sample[BEST] >= 0 &&
-        write_pictures(r, &c, &records) != SP_OK)
+        write_pictures(session, set, &c, &records) != SP_OK)
         sp_log_warn0("no pictures of samples: %s", sp_error_last()->message);
     sp_gather_buffer_destroy(&records);
     return rc;

@@ -52,6 +52,7 @@ sp_status sp_session_open(sp_session *session, const sp_command *command,
     session->command = command;
     session->config = command->config;
     session->comm = command->comm;
+    sp_h5_keep_child(true);
     if (with_folder)
         return sp_session_open_folder(session);
     sp_start_together(command->comm->rank);
@@ -143,6 +144,7 @@ void sp_session_run_or_abort(sp_session *session, sp_session_work *work, void *a
 
 void sp_session_report(sp_session *session, sp_status rc)
 {
+    sp_h5_keep_child(false);
     sp_watchdog_stop(session->watchdog, rc);
     session->watchdog = NULL;
     if (rc != SP_OK && rc != SP_ELIMIT &&
@@ -158,7 +160,7 @@ void sp_session_close(sp_session *session)
     session->recorder = NULL;
 }
 
-/* ---- resources with a session ---- */
+/* ---- parts of a command ---- */
 
 /* The folder that the default deck names and that the program fills itself. */
 #define SAMPLE_DATA "input/sample"
@@ -192,45 +194,38 @@ static sp_status make_sample_data(const sp_session *s)
     return sp_comm_agree(s->comm, rc);
 }
 
-sp_status sp_resources_open(sp_resources *r, const sp_command *command,
-                            bool with_folder)
+sp_status sp_session_open_device(sp_session *s, sp_device *device)
 {
-    sp_session *session;
+    const sp_liberties may = {.binds = true, .try_wgmma = sp_wgmma_probe};
 
-    assert(command);
-    sp_resources_begin(r, command->config, command->comm);
-    r->is_predicting = strcmp(command->name, "predict") == 0;
-    r->may = (sp_liberties){.binds = true, .try_wgmma = sp_wgmma_probe};
-    SP_TRY(SP_NEW(&session, 1, "a session"));
-    r->session = session;
-    sp_h5_keep_child(true);
-    SP_TRY(sp_session_open(session, command, with_folder));
-    session->transport = &r->transport;
-    return SP_OK;
+    sp_device_begin(device, s->config, s->comm);
+    s->transport = &device->transport;
+    return sp_device_open(device, &may);
 }
 
-sp_status sp_session_open_data(sp_resources *r, bool with_train, bool with_val)
+sp_status sp_session_open_data(sp_session *s, sp_data_sets *data, sp_network *network,
+                               bool with_train, bool with_val)
 {
-    SP_TRY(make_sample_data(r->session));
-    return sp_resources_open_data(r, with_train, with_val);
+    SP_TRY(make_sample_data(s));
+    SP_TRY(sp_data_sets_open(data, s->config, s->comm, with_train, with_val));
+    return sp_network_use_columns(network, s->config,
+                                  with_train ? &data->train : &data->val);
 }
 
-sp_status sp_session_load(sp_resources *r, const sp_weights_source *from)
+sp_status sp_session_load(sp_session *s, sp_network *network,
+                          const sp_weights_source *from)
 {
-    sp_session_beat(r->session, SP_PHASE_LOAD);
-    return sp_resources_load(r, from);
+    sp_session_beat(s, SP_PHASE_LOAD);
+    return sp_network_load(network, s->config, from);
 }
 
-sp_status sp_resources_close(sp_resources *r, sp_status rc)
+sp_status sp_session_end(sp_session *s, sp_status rc, sp_network *network,
+                         sp_data_sets *data, sp_device *device)
 {
-    sp_h5_keep_child(false);
-    sp_resources_end_work(r);
-    if (r->session)
-        sp_session_report(r->session, rc);
-    sp_resources_free(r);
-    if (r->session)
-        sp_session_close(r->session);
-    free(r->session);
-    r->session = NULL;
+    sp_session_report(s, rc);
+    sp_network_close(network);
+    sp_data_sets_close(data);
+    sp_device_close(device);
+    sp_session_close(s);
     return rc;
 }

@@ -2,15 +2,15 @@
  *
  *     sp_session      the command line, the ranks, the run folder and its watchers;
  *                     how a command ends
- *     sp_resources    device, transport, data, network, and for a training buckets,
- *                     optimizer and loaders: opened in this order, closed together
- *                     (sp_resources_device.c, sp_resources_data.c)
- *       sp_placement  which rank computes on which device
- *       sp_selftest   a device is tested before it is used
- *     sp_step         one training step on these resources
+ *       sp_device     the device of this rank, and sums over the ranks
+ *       sp_data_sets  the data sets that the deck names
+ *       sp_network    columns, classes, network, weights
+ *       sp_learner    in a training: gradients, optimizer, loader
+ *       sp_evaluator  passes over data.val and data.val_sets
  *
- *     sp_main --command--> sp_resources_open --> ... --> train | eval | predict | ...
- *                                                --> sp_resources_close
+ *     sptrain --command--> sp_session_open, _open_device, _open_data --> the command
+ *                          opens the parts that it needs, in this order, and closes
+ *                          them: sp_session_report, sp_session_close
  *
  * Setup is collective and agreed: a function returns the same status on all ranks
  * unless it is marked local. Within a step ranks cannot agree, since the others wait in
@@ -21,7 +21,7 @@
 #ifndef SP_SESSION_H
 #define SP_SESSION_H
 
-#include "api/sp_resources.h"
+#include "api/sp_network.h"
 #include "run/sp_run.h"
 
 struct sp_watchdog;       /* health/sp_watchdog.h */
@@ -77,29 +77,35 @@ typedef sp_status sp_session_work(void *arg);
 /* Runs work, such as a training step, that may fail on this rank without the other
  * ranks learning of it. Returns only if it has not failed: else this rank reports the
  * failure, unless another rank does, and ends all ranks. Work that fails on all ranks
- * alike is agreed on afterwards. The resources are kept. */
+ * alike is agreed on afterwards. Nothing is closed. */
 void sp_session_run_or_abort(sp_session *session, sp_session_work *work, void *arg);
 
 /* Local, the first part of the end: ends the watchdog, and reports a failure that was
  * agreed on (once: the failed rank writes one diagnosis on standard error, and
  * status.json). SP_OK and SP_ELIMIT are not failures. */
 void sp_session_report(sp_session *session, sp_status rc);
-/* Local, once the resources are closed: closes the run folder and ends the crash
+/* Local, once all parts are closed: closes the run folder and ends the crash
  * recorder. */
 void sp_session_close(sp_session *session);
 
-/* ---- resources with a session ---- */
+/* ---- parts of a command ---- */
 
-/* Begins the resources of a command and opens their session (see sp_session_open), which
- * they own. sp_resources_close follows in any case. Collective, agreed. */
-sp_status sp_resources_open(sp_resources *resources, const sp_command *command,
-                            bool with_folder);
-/* Opens the data (sp_resources_open_data). Makes the sample data first if the deck names
+/* Opens the device of this rank (sp_device_open) with the liberties of a program. A
+ * transport that is opened on it is abandoned by sp_session_run_or_abort. Collective,
+ * agreed. */
+sp_status sp_session_open_device(sp_session *session, sp_device *device);
+/* Opens the data (sp_data_sets_open), and the network's columns and classes from
+ * data.train, or without it from data.val. Makes the sample data first if the deck names
  * them and they do not exist. Collective, agreed. */
-sp_status sp_session_open_data(sp_resources *resources, bool with_train, bool with_val);
-/* Loads weights (sp_resources_load), in the phase SP_PHASE_LOAD. Collective, agreed. */
-sp_status sp_session_load(sp_resources *resources, const sp_weights_source *from);
-/* Local: reports rc (see sp_session_report), frees everything and returns rc. */
-sp_status sp_resources_close(sp_resources *resources, sp_status rc);
+sp_status sp_session_open_data(sp_session *session, sp_data_sets *data,
+                               sp_network *network, bool with_train, bool with_val);
+/* Loads weights (sp_network_load), in the phase SP_PHASE_LOAD. Collective, agreed. */
+sp_status sp_session_load(sp_session *session, sp_network *network,
+                          const sp_weights_source *from);
+/* Local, the end of a command, after the users of other ranks and threads, which are
+ * loaders and sums over ranks, have ended: sp_session_report, closes the parts and the
+ * session. Returns rc. */
+sp_status sp_session_end(sp_session *session, sp_status rc, sp_network *network,
+                         sp_data_sets *data, sp_device *device);
 
 #endif

@@ -7,7 +7,7 @@
 
 /* Checks before a training that data.test can be evaluated after it: SP_EDATA without
  * labels, or if eval.merge finds no blocks. Local. */
-sp_status sp_test_check(const sp_resources *resources);
+sp_status sp_test_check(const sp_config *config, const sp_dataset *test);
 /* Evaluates data.test, if the deck has it, with the weights of best.h5, or the final
  * weights if no evaluation chose any, and writes the event "test". The training's
  * loaders are closed and its weights replaced: only the end of the run may follow.

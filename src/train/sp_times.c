@@ -51,9 +51,9 @@ sp_phase sp_times_part(sp_times *t, sp_step_part part)
     return phases[part];
 }
 
-void sp_times_end(sp_times *t, const sp_resources *r, sp_step_report *report)
+void sp_times_end(sp_times *t, const sp_learner *l, sp_step_report *report)
 {
-    const bool is_host = r->backend.ops->is_host;
+    const bool is_host = l->optim.backend->ops->is_host;
     const double *s = t->part_s;
     double read_s;
 
@@ -62,7 +62,7 @@ void sp_times_end(sp_times *t, const sp_resources *r, sp_step_report *report)
     report->forward_s = is_host ? s[SP_STEP_FORWARD] + s[SP_STEP_LOSS] : NAN;
     report->backward_s = is_host ? s[SP_STEP_BACKWARD] : NAN;
     report->update_s = is_host ? s[SP_STEP_UPDATE] : NAN;
-    sp_loader_times(r->loader, &report->plan_s, &read_s);
+    sp_loader_times(l->loader, &report->plan_s, &read_s);
 }
 
 static sp_status times_measure_memory(sp_backend *backend, double *bytes)
@@ -75,7 +75,7 @@ static sp_status times_measure_memory(sp_backend *backend, double *bytes)
     return SP_OK;
 }
 
-sp_status sp_times_reduce(sp_resources *r, sp_step_report *report)
+sp_status sp_times_reduce(sp_device *device, sp_step_report *report)
 {
     double *const value[] = {
         &report->step_s,    &report->result.data_wait_s, &report->result.comm_exposed_s,
@@ -84,10 +84,11 @@ sp_status sp_times_reduce(sp_resources *r, sp_step_report *report)
     enum { N = sizeof value / sizeof *value };
     double greatest[N];
 
-    SP_TRY(times_measure_memory(&r->backend, &report->memory_bytes));
+    SP_TRY(times_measure_memory(&device->backend, &report->memory_bytes));
     for (int i = 0; i < N; i++)
         greatest[i] = isfinite(*value[i]) ? *value[i] : -INFINITY;
-    SP_TRY(sp_comm_allreduce(r->comm, SP_SCOPE_WORLD, greatest, N, SP_F64, SP_MAX));
+    SP_TRY(
+        sp_comm_allreduce(device->comm, SP_SCOPE_WORLD, greatest, N, SP_F64, SP_MAX));
     for (int i = 0; i < N; i++)
         *value[i] = isfinite(greatest[i]) ? greatest[i] : NAN;
     return SP_OK;

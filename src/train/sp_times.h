@@ -15,7 +15,7 @@
 #include "api/sp_step.h"
 #include "run/sp_heartbeat.h"
 
-struct sp_resources;   /* train/sp_resources.h */
+struct sp_device;      /* api/sp_device.h */
 struct sp_step_report; /* train/sp_trainer.h */
 
 /* Zero before the first step. */
@@ -38,12 +38,11 @@ sp_phase sp_times_part(sp_times *times, sp_step_part part);
 /* Local: the step has ended; phase_s stays until the next. Sets step_s and plan_s in
  * the report, and forward_s, backward_s and update_s, which are NAN on a device: it
  * works on while the host has long left the part that started the work. */
-void sp_times_end(sp_times *times, const struct sp_resources *resources,
+void sp_times_end(sp_times *times, const struct sp_learner *learner,
                   struct sp_step_report *report);
 /* Collective: sets memory_bytes (sp_step_report) and replaces all times in the report
  * by the greatest of the ranks; NAN if no rank knows one. Allocates nothing.
  * SP_EMPI; errors of the device. */
-sp_status sp_times_reduce(struct sp_resources *resources,
-                          struct sp_step_report *report);
+sp_status sp_times_reduce(struct sp_device *device, struct sp_step_report *report);
 
 #endif

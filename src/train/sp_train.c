@@ -20,7 +20,7 @@ enum { REPLICA_STEPS = 100 }; /* between two comparisons of the ranks' weights *
 static bool train_is_stop_asked(void *trainer)
 {
     const sp_trainer *t = trainer;
-    double limit = t->session->config->run.time_limit_s;
+    double limit = t->session.config->run.time_limit_s;
 
     return sp_signal_received() || (limit > 0 && sp_now_s() - t->begin_s >= limit) ||
            sp_signal_job_left_s() < JOB_LEFT_S;
@@ -40,7 +40,7 @@ static sp_status train_begin_part(void *arg, sp_step_part part,
         sp_resume_await(t);
     phase = sp_times_part(&t->times, part);
     if (phase != SP_PHASE_START)
-        sp_session_beat(t->session, phase);
+        sp_session_beat(&t->session, phase);
     return SP_OK;
 }
 
@@ -51,11 +51,11 @@ static void train_advance(sp_trainer *t, sp_step_report *report)
     const sp_step_result *result = &report->result;
 
     report->epoch = state->at.epoch;
-    report->is_end = sp_step_advance(state, result, t->epoch_samples);
+    report->is_end = sp_step_advance(state, result, t->data.train.n_samples);
     report->step = state->step;
     report->samples = state->samples_seen;
-    t->session->epoch = sp_position_epochs(state->at);
-    t->session->step = t->resources.step = state->step;
+    t->session.epoch = sp_position_epochs(state->at);
+    t->session.step = t->network.step = state->step;
     t->must_stop = result->is_stopping;
 }
 
@@ -63,7 +63,7 @@ static sp_status log_skipped(sp_trainer *t, const sp_step_report *report)
 {
     if (!isfinite(report->result.loss))
         SP_TRY(
-            sp_step_name_samples(&t->resources, report->step, report->result.at.epoch));
+            sp_step_name_samples(&t->learner, report->step, report->result.at.epoch));
     sp_log_warn0("step %lld: non-finite loss or gradient, weights left as they were "
                  "(%lld in a row)",
                  (long long)report->step, (long long)t->state.skipped);
@@ -77,7 +77,7 @@ static sp_status train_step(sp_trainer *t, sp_step_report *report)
 
     sp_times_begin(&t->times);
     *report = (sp_step_report){.rates = sp_trainer_rates(t)};
-    SP_TRY(sp_step_run(&t->resources, report->rates, &hooks, &report->result));
+    SP_TRY(sp_step_run(&t->learner, report->rates, &hooks, &report->result));
     train_advance(t, report);
     if (isfinite(report->result.loss)) {
         t->loss_sum += report->result.loss * report->result.sum.weight_sum;
@@ -85,9 +85,9 @@ static sp_status train_step(sp_trainer *t, sp_step_report *report)
     }
     if (report->result.is_skipped)
         SP_TRY(log_skipped(t, report));
-    sp_times_end(&t->times, &t->resources, report);
+    sp_times_end(&t->times, &t->learner, report);
     sp_pace_add(&t->pace, report->result.n_samples, report->step_s);
-    sp_session_watch(t->session, t->times.phase_s);
+    sp_session_watch(&t->session, t->times.phase_s);
     t->train_s += report->step_s;
     return SP_OK;
 }
@@ -108,7 +108,7 @@ static sp_status train_stop(sp_trainer *t)
     return SP_FAIL(SP_ELIMIT,
                    "stopped %s after step %lld: run the same command again%s", why,
                    (long long)t->state.step,
-                   t->session->config->run.resume.from == SP_RESUME_AUTO
+                   t->session.config->run.resume.from == SP_RESUME_AUTO
                        ? " to continue"
                        : " with run.resume=auto to continue");
 }
@@ -131,50 +131,52 @@ static sp_status evaluate_average(sp_trainer *t)
 {
     sp_status rc;
 
-    sp_resources_exchange_average(&t->resources);
-    rc = sp_evaluate_pass(&t->resources, &t->averaged, train_check_stop, t, NULL);
-    sp_resources_exchange_average(&t->resources);
+    sp_learner_exchange_average(&t->learner);
+    rc = sp_evaluate_pass(&t->session, &t->evaluator, &t->evaluator.val, &t->averaged,
+                          train_check_stop, t, NULL);
+    sp_learner_exchange_average(&t->learner);
     return rc;
 }
 
 /* Evaluates data.val_sets with the weights that run.weights names. */
 static sp_status train_evaluate_sets(sp_trainer *t)
 {
-    sp_resources *r = &t->resources;
-    const bool is_averaged = r->config->run.weights == SP_WEIGHTS_EMA;
+    const bool is_averaged = t->session.config->run.weights == SP_WEIGHTS_EMA;
     sp_status rc;
 
     if (!t->sets)
         return SP_OK;
     if (is_averaged)
-        sp_resources_exchange_average(r);
-    rc = sp_evaluate_sets(r, t->sets, train_check_stop, t);
+        sp_learner_exchange_average(&t->learner);
+    rc = sp_evaluate_sets(&t->session, &t->evaluator, t->sets, train_check_stop, t);
     if (is_averaged)
-        sp_resources_exchange_average(r);
+        sp_learner_exchange_average(&t->learner);
     return rc;
 }
 
 static sp_status train_evaluate(sp_trainer *t, bool is_final, bool *is_best)
 {
-    const int every = t->session->config->run.report_every;
+    const int every = t->session.config->run.report_every;
     const bool is_reported = every > 0 && (is_final || (t->n_evals + 1) % every == 0);
-    const bool with_pictures = is_reported || t->session->config->run.pictures;
+    const bool with_pictures = is_reported || t->session.config->run.pictures;
     const bool has_average =
-        sp_optim_states[SP_OPTIM_STATE_EMA].is_kept(t->session->config);
+        sp_optim_states[SP_OPTIM_STATE_EMA].is_kept(t->session.config);
     double begin = sp_now_s();
 
     *is_best = false;
-    SP_TRY(sp_evaluate_pass(&t->resources, &t->metrics, train_check_stop, t,
+    SP_TRY(sp_evaluate_pass(&t->session, &t->evaluator, &t->evaluator.val, &t->metrics,
+                            train_check_stop, t,
                             with_pictures ? &t->pictures_s : NULL));
     if (has_average)
         SP_TRY(evaluate_average(t));
     SP_TRY(train_evaluate_sets(t));
-    SP_TRY(sp_output_eval(&t->resources, &t->metrics, has_average ? &t->averaged : NULL,
-                          t->sets, NULL, &t->state.metrics_bytes));
+    SP_TRY(sp_output_eval(&t->session, &t->evaluator, &t->metrics,
+                          has_average ? &t->averaged : NULL, t->sets, NULL,
+                          &t->state.metrics_bytes));
     if (is_reported && !is_final) /* the last one is made when the end is written */
-        sp_output_renew(&t->resources);
+        sp_output_renew(&t->session);
     t->score = sp_metrics_score(
-        t->session->config->run.weights == SP_WEIGHTS_EMA ? &t->averaged : &t->metrics);
+        t->session.config->run.weights == SP_WEIGHTS_EMA ? &t->averaged : &t->metrics);
     SP_TRY(sp_resume_agree_best(t));
     /* state.best is NAN until a best score's weights are on disk. */
     *is_best = !isnan(t->score) && !(t->score <= t->state.best);
@@ -189,7 +191,7 @@ static sp_status train_evaluate(sp_trainer *t, bool is_final, bool *is_best)
  * continued run. Collective. */
 static sp_status end_epoch(sp_trainer *t, bool is_final, bool *is_best)
 {
-    const int every = t->session->config->run.eval_every;
+    const int every = t->session.config->run.eval_every;
     const bool is_owed = t->state.eval_due;
     int64_t stop;
     sp_status rc = SP_OK;
@@ -202,7 +204,7 @@ static sp_status end_epoch(sp_trainer *t, bool is_final, bool *is_best)
         SP_TRY(rc);
     stop = t->must_stop || t->state.eval_due || train_is_stop_asked(t);
     SP_TRY(
-        sp_comm_allreduce(t->session->comm, SP_SCOPE_WORLD, &stop, 1, SP_I64, SP_MAX));
+        sp_comm_allreduce(t->session.comm, SP_SCOPE_WORLD, &stop, 1, SP_I64, SP_MAX));
     t->must_stop = stop;
     return SP_OK;
 }
@@ -211,7 +213,7 @@ static sp_status end_epoch(sp_trainer *t, bool is_final, bool *is_best)
  * ends here, or its evaluation is owed. Collective. */
 static sp_status between_steps(sp_trainer *t, bool is_end)
 {
-    const int every = t->session->config->run.checkpoint_every;
+    const int every = t->session.config->run.checkpoint_every;
     const bool is_final = sp_resume_is_complete(t);
     bool is_best = false, is_stopping, is_due;
 
@@ -230,14 +232,14 @@ static sp_status between_steps(sp_trainer *t, bool is_end)
 
 static sp_status log_step(sp_trainer *t, sp_step_report *report)
 {
-    int every = t->session->config->run.log_every;
+    int every = t->session.config->run.log_every;
 
     const bool is_due = every > 0 ? report->step % every == 0 || report->step == 1
                                   : report->is_end || sp_resume_is_complete(t);
 
     if (!is_due)
         return SP_OK;
-    SP_TRY(sp_times_reduce(&t->resources, report));
+    SP_TRY(sp_times_reduce(&t->device, report));
     t->memory_bytes = report->memory_bytes;
     return sp_output_step(t, report);
 }
@@ -261,7 +263,7 @@ static sp_status train_and_log(void *arg)
 /* All ranks have counted the same, so they fail together. */
 static sp_status check_numbers(const sp_trainer *t)
 {
-    int limit = t->session->config->train.nonfinite_limit;
+    int limit = t->session.config->train.nonfinite_limit;
 
     if (limit <= 0 || t->state.skipped < limit)
         return SP_OK;
@@ -280,7 +282,7 @@ static sp_status train_run_steps(sp_trainer *t)
     if (t->state.eval_due)
         SP_TRY(between_steps(t, true));
     while (!sp_resume_is_complete(t)) {
-        sp_session_run_or_abort(t->session, train_and_log, &work);
+        sp_session_run_or_abort(&t->session, train_and_log, &work);
         SP_TRY(check_numbers(t));
         sp_resume_poll(t);
         if (t->state.step % REPLICA_STEPS == 0)
@@ -297,20 +299,20 @@ static sp_status train_run_steps(sp_trainer *t)
  * later start that failed has overwritten the status, which is restored here. */
 static bool has_finished(sp_trainer *t)
 {
-    sp_run *folder = &t->session->run;
+    sp_run *folder = &t->session.run;
 
     if (!sp_resume_is_complete(t))
         return false;
     if (sp_run_is_done(folder->dir))
         return true;
     return sp_run_has_ended(folder->dir) &&
-           sp_run_status(folder, "done", SP_OK, t->session->epoch, t->state.step,
+           sp_run_status(folder, "done", SP_OK, t->session.epoch, t->state.step,
                          NULL) == SP_OK;
 }
 
 static sp_status run_unless_done(sp_trainer *t)
 {
-    const sp_session *s = t->session;
+    const sp_session *s = &t->session;
     int64_t is_done = s->comm->rank == 0 && has_finished(t);
 
     SP_TRY(sp_comm_bcast(s->comm, &is_done, sizeof is_done, 0));

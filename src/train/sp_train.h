@@ -2,12 +2,12 @@
  *
  *     sp_main      --> sp_train                                       (sp_train.c)
  *       setup:         sp_trainer_open                              (sp_trainer.c)
- *                        device, transport, data, network, buckets, optimizer,
- *                        loaders                      (train/sp_resources.h)
+ *                        sp_device, sp_data_sets, sp_network, sp_learner,
+ *                        sp_evaluator                                   (src/api)
  *                        sp_resume_begin: fresh, init_from or checkpoint
  *                                                                   (sp_resume.c)
- *                        sp_resources_bound_memory: micro-batches that fit the memory
- *       each step:     sp_session_run_or_abort --> sp_step_run    (train/sp_step.c)
+ *                        sp_memory_bound: micro-batches that fit the memory
+ *       each step:     sp_session_run_or_abort --> sp_step_run      (api/sp_step.c)
  *                                           --> sp_output_step      (sp_output.c)
  *       between steps: sp_evaluate_pass --> sp_output_eval        (sp_evaluate.c)
  *                      sp_resume_save --> saver thread          (run/sp_saver.h)
@@ -15,7 +15,7 @@
  *
  * Within a step a rank that fails cannot inform the others, so it ends all of them
  * (sp_session_run_or_abort). Between steps they agree. eval and predict open the same
- * resources by sp_infer_open (sp_infer.c).
+ * parts by sp_infer_open (sp_infer.c).
  *
  * All commands are collective. They report their own failures and return the exit
  * status.

@@ -1,7 +1,7 @@
 /* A training run, from its set-up to its end.
  *
  *     sp_train.c      steps and epochs, and when to evaluate, save and stop
- *     sp_trainer.c    set-up and end; resources for the steps
+ *     sp_trainer.c    set-up and end: the parts that the steps need
  *     sp_times.h      the times of a step
  *     sp_resume.h     the beginning of a run, and its checkpoints
  *     sp_output.h     console and metrics.jsonl
@@ -9,6 +9,8 @@
 #ifndef SP_TRAINER_H
 #define SP_TRAINER_H
 
+#include "api/sp_evaluator.h"
+#include "api/sp_learner.h"
 #include "api/sp_step.h"
 #include "checkpoint/sp_checkpoint.h"
 #include "net/sp_metrics.h"
@@ -33,8 +35,13 @@ typedef struct sp_step_report {
 } sp_step_report;
 
 typedef struct sp_trainer {
-    sp_resources resources;
-    sp_session *session; /* the resources' session */
+    sp_session session;
+    sp_device device;
+    sp_data_sets data;
+    sp_network network;
+    sp_learner learner;
+    sp_evaluator evaluator;
+    sp_budgets budgets;
     sp_metrics metrics;  /* results of the latest evaluation */
     sp_metrics averaged; /* with train.ema: the averaged weights' */
     sp_metrics *sets; /* [n_val_sets] of data.val_sets; NULL: there are no such sets */
@@ -45,8 +52,6 @@ typedef struct sp_trainer {
 
     /* The plan of the training, fixed once it is set up. */
     bool is_evaluated;     /* epochs end with an evaluation on data.val */
-    int64_t step_samples;  /* samples of a full step, in the world */
-    int64_t epoch_samples; /* samples of the training set */
     int64_t total_samples; /* samples of the training; INT64_MAX: too many to count */
 
     sp_pace pace;        /* samples a second of the training steps */
@@ -73,7 +78,7 @@ typedef struct sp_trainer {
     bool must_stop; /* agreed: a signal, or a time limit */
 } sp_trainer;
 
-/* Collective, agreed: opens the resources of a training and finds its first step. The
+/* Collective, agreed: opens the parts of a training and finds its first step. The
  * trainer need not be zeroed; sp_trainer_close follows in any case. */
 sp_status sp_trainer_open(sp_trainer *trainer, const sp_command *command);
 /* Collective, agreed: the loader begins, and the start is written to the log and the

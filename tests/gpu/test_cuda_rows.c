@@ -220,7 +220,7 @@ TEST(failures_end_with_their_call)
 {
     const float x[] = {1, 2, 3, 4};
     CLOSED_BY(cu_close) sp_backend be = cu_open(0);
-    sp_device none;
+    sp_device_info none;
 
     assert_int_equal(sp_backend_device(1 << 20, &none), SP_EDEVICE);
     cu_copy(&be, x, sizeof x); /* few bytes travel with a launch */

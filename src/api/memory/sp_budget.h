@@ -12,7 +12,7 @@
  * batches, or the need of its largest sample if that is more.
  *
  * `memory` is run.memory_mb, or on a device without it the result of
- * sp_budgets_memory_of; sp_resources_bound_memory chooses it, and checkpoints keep it,
+ * sp_budgets_memory_of; sp_memory_bound chooses it, and checkpoints keep it,
  * so that a continued run cuts its steps as before. The sampler applies the bound: it
  * asks sp_budget_of_sample for the share of a sample and ends a micro-batch when the
  * shares would exceed its limit (sp_sampler_limit).

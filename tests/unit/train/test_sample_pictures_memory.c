@@ -52,20 +52,22 @@ static void add_sample(sp_sample_pictures *pictures)
 
 TEST(pictures_left_out_for_want_of_memory_are_told)
 {
-    sp_resources resources = {0};
+    static char *const name[CLASSES];
+    const sp_dataset set = {0};
+    sp_session session = {0};
     sp_sample_pictures *pictures;
     CLOSED_BY(sp_comm_close) sp_comm comm;
 
     sp_comm_open_self(&comm);
-    resources.comm = &comm;
-    OK(sp_sample_pictures_write(NULL, &resources));
+    session.comm = &comm;
+    OK(sp_sample_pictures_write(NULL, &session, &set));
     assert_int_equal(n_warnings, 0);
 
-    sp_sample_pictures_create(&pictures, CLASSES);
+    sp_sample_pictures_create(&pictures, CLASSES, name);
     n_warnings = 0; /* a build without libpng has warned and has no collection */
     add_sample(pictures);
     must_fail = true;
-    OK(sp_sample_pictures_write(pictures, &resources));
+    OK(sp_sample_pictures_write(pictures, &session, &set));
     assert_false(must_fail);
     assert_int_equal(n_warnings, 1);
     assert_string_equal(warning, "no pictures of samples: no memory to choose them");

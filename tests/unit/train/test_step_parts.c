@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "api/sp_learner.h"
 #include "api/sp_step.h"
 #include "fixtures/shard_fixture.h"
 #include "train/sp_session.h"
@@ -20,7 +21,12 @@ typedef struct rig {
     sp_comm comm;
     sp_config config;
     sp_command command;
-    sp_resources resources;
+    sp_session session;
+    sp_device device;
+    sp_data_sets data;
+    sp_network network;
+    sp_learner learner;
+    sp_budgets budgets;
     sp_step_part part[MOST];
     int n_parts, n_batches, n_asked;
     int fail_at; /* the part that fails; -1: none */
@@ -28,13 +34,13 @@ typedef struct rig {
 
 static char shard[] = "step.h5";
 
-static void open_rig_as(rig *g, uint64_t unlabelled, char *deterministic)
+static void open_rig_as(rig *g, uint64_t unlabelled, char *more)
 {
     char *overrides[] = {
         "data.train=[\"step.h5\"]", "batch.size=4",       "batch.accumulate=2",
         "net.family=dummy",         "net.width=0.25",     "train.warmup_steps=0",
         "run.device=cpu",           "run.watchdog_s=0",   "run.threads=1",
-        "augment.drop=0.0",         "augment.jitter=0.0", deterministic};
+        "augment.drop=0.0",         "augment.jitter=0.0", more};
     const fixture f = {.n_samples = SAMPLES,
                        .voxels = voxels,
                        .has_moments = true,
@@ -48,14 +54,13 @@ static void open_rig_as(rig *g, uint64_t unlabelled, char *deterministic)
     OK(sp_config_read(&g->config, NULL, sizeof overrides / sizeof *overrides,
                       overrides));
     g->command = (sp_command){.name = "train", .config = &g->config, .comm = &g->comm};
-    OK(sp_resources_open(&g->resources, &g->command, false));
-    OK(sp_resources_open_device(&g->resources));
-    OK(sp_resources_open_transport(&g->resources));
-    OK(sp_session_open_data(&g->resources, true, false));
-    OK(sp_resources_normalize(&g->resources, &g->resources.train));
-    OK(sp_resources_open_net(&g->resources, NULL, false));
-    OK(sp_resources_open_training(&g->resources, 2));
-    OK(sp_loader_seek(g->resources.loader, (sp_position){0, 0}));
+    sp_learner_begin(&g->learner, &g->config, &g->data.train, &g->network, &g->budgets);
+    OK(sp_session_open(&g->session, &g->command, false));
+    OK(sp_session_open_device(&g->session, &g->device));
+    OK(sp_device_open_transport(&g->device));
+    OK(sp_session_open_data(&g->session, &g->data, &g->network, true, false));
+    OK(sp_learner_open(&g->learner, &g->device, &g->data, 2));
+    OK(sp_loader_seek(g->learner.loader, (sp_position){0, 0}));
 }
 
 static void open_rig(rig *g, uint64_t unlabelled)
@@ -65,7 +70,8 @@ static void open_rig(rig *g, uint64_t unlabelled)
 
 static void close_rig(rig *g)
 {
-    assert_int_equal(sp_resources_close(&g->resources, SP_OK), SP_OK);
+    sp_learner_close(&g->learner);
+    sp_session_end(&g->session, SP_OK, &g->network, &g->data, &g->device);
     sp_config_destroy(&g->config);
     sp_comm_close(&g->comm);
 }
@@ -92,7 +98,7 @@ static bool ask(void *arg)
 
 static const float *weights(const rig *g)
 {
-    return g->resources.net.param;
+    return g->network.net.param;
 }
 
 TEST(test_parts)
@@ -111,7 +117,7 @@ TEST(test_parts)
     open_rig(&g, 0);
     mine.arg = &g;
     before = weights(&g)[0];
-    OK(sp_step_run(&g.resources, rates, &mine, &result));
+    OK(sp_step_run(&g.learner, rates, &mine, &result));
     assert_int_equal(g.n_parts, sizeof want / sizeof *want);
     assert_memory_equal(g.part, want, sizeof want);
     assert_int_equal(g.n_batches, result.n_micro);
@@ -123,7 +129,7 @@ TEST(test_parts)
     assert_int_equal(result.updates, 1);
     assert_true(weights(&g)[0] != before);
     /* The second step: of the next epoch, and somebody wants to stop. */
-    OK(sp_step_run(&g.resources, rates, &mine, &result));
+    OK(sp_step_run(&g.learner, rates, &mine, &result));
     assert_int_equal(result.at.epoch, 1);
     assert_true(result.is_stopping);
     assert_int_equal(result.updates, 2);
@@ -144,20 +150,19 @@ TEST(test_threads)
 }
 
 /* Runs a step that leaves the weights as they are. */
-static void run_without_update(rig *g, bool is_skipped)
+static void run_without_update(rig *g)
 {
     const sp_step_hooks hooks = {.begin = note, .arg = g};
     const float before = weights(g)[0];
     sp_step_result result;
 
-    sp_net_updated(&g->resources.net);
-    OK(sp_step_run(&g->resources, rates, &hooks, &result));
+    sp_net_updated(&g->network.net);
+    OK(sp_step_run(&g->learner, rates, &hooks, &result));
     assert_true(isnan(result.loss) && !result.is_updated);
-    assert_int_equal(result.is_skipped, is_skipped);
+    assert_true(result.is_skipped);
     assert_int_equal(result.updates, 0);
     assert_true(weights(g)[0] == before);
-    if (is_skipped)
-        OK(sp_step_name_samples(&g->resources, 1, 0));
+    OK(sp_step_name_samples(&g->learner, 1, 0));
 }
 
 /* Neither a step without labels nor one with a loss that is not finite changes the
@@ -167,23 +172,35 @@ TEST(test_no_update)
     rig g;
     const sp_step_hooks hooks = {.begin = note, .arg = &g};
     sp_step_result result;
+    int n_updated = 0;
 
-    open_rig(&g, (1 << SAMPLES) - 1);
-    run_without_update(&g, false);
+    /* One sample has labels: its step changes the weights, the others do not. */
+    open_rig_as(&g, (1 << (SAMPLES - 1)) - 1, "batch.size=1");
+    for (int i = 0; i < SAMPLES; i++) {
+        const float before = weights(&g)[0];
+
+        OK(sp_step_run(&g.learner, rates, &hooks, &result));
+        assert_int_equal(result.is_updated, weights(&g)[0] != before);
+        assert_int_equal(isnan(result.loss), !result.is_updated);
+        assert_false(result.is_skipped);
+        n_updated += result.is_updated;
+    }
+    assert_int_equal(n_updated, 1);
+    assert_int_equal(result.updates, 1);
     close_rig(&g);
 
     open_rig(&g, 0);
-    for (int64_t i = 1; i < g.resources.graph.n_floats; i++)
-        g.resources.net.param[i] = NAN;
-    run_without_update(&g, true);
+    for (int64_t i = 1; i < g.network.graph.n_floats; i++)
+        g.network.net.param[i] = NAN;
+    run_without_update(&g);
     close_rig(&g);
 
     /* A large loss is a number: exact sums hold every finite one. */
     open_rig_as(&g, 0, "train.deterministic=world");
-    g.resources.net
-        .param[g.resources.graph.param[g.resources.graph.n_params - 1].offset] = 1e30F;
-    sp_net_updated(&g.resources.net);
-    OK(sp_step_run(&g.resources, rates, &hooks, &result));
+    g.network.net.param[g.network.graph.param[g.network.graph.n_params - 1].offset] =
+        1e30F;
+    sp_net_updated(&g.network.net);
+    OK(sp_step_run(&g.learner, rates, &hooks, &result));
     assert_true(isfinite(result.loss) && result.loss > 1e20 && result.is_updated);
     close_rig(&g);
 }
@@ -197,7 +214,7 @@ TEST(test_hook_fails)
     open_rig(&g, 0);
     hooks.arg = &g;
     g.fail_at = SP_STEP_LOSS;
-    assert_int_equal(sp_step_run(&g.resources, rates, &hooks, &result), SP_ENUMERIC);
+    assert_int_equal(sp_step_run(&g.learner, rates, &hooks, &result), SP_ENUMERIC);
     assert_int_equal(g.part[g.n_parts - 1], SP_STEP_LOSS);
 }
 
@@ -223,7 +240,7 @@ TEST(test_alone)
         if (pid == 0) {
             if (!freopen("alone.err", "w", stderr))
                 _exit(99);
-            sp_session_run_or_abort(g.resources.session, work, &rc);
+            sp_session_run_or_abort(&g.session, work, &rc);
             _exit(rc == SP_OK ? 0 : 98);
         }
         assert_int_equal(waitpid(pid, &status, 0), pid);

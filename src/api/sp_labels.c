@@ -3,10 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "api/sp_resources.h"
+#include "api/sp_labels.h"
 #include "base/sp_list.h"
-#include "data/sp_mix.h"
-#include "data/sp_paste.h"
 
 /* ---- labels ---- */
 
@@ -24,13 +22,12 @@ static bool is_learned(const sp_config *config, int32_t label)
 /* Reads sample i of the training set for its labels. With data.on_error = "skip" a
  * damaged sample has no labels, since the loader, which names it, leaves it out;
  * `damage` becomes the reason. */
-static sp_status resources_read_labels(sp_resources *r, int64_t i, sp_sample *sample,
-                                       sp_error_record *damage)
+static sp_status labels_read(const sp_config *config, const sp_dataset *set, int64_t i,
+                             sp_sample *sample, sp_error_record *damage)
 {
-    const sp_config *config = r->config;
     const bool is_skipping = config->data.on_error == SP_ON_ERROR_SKIP;
     const sp_sample_request request = {.verify = is_skipping && config->data.verify};
-    const sp_status rc = sp_sample_read(&r->train, i, &request, sample);
+    const sp_status rc = sp_sample_read(set, i, &request, sample);
 
     if (!is_skipping || rc == SP_OK || rc == SP_EMEM)
         return rc;
@@ -39,16 +36,14 @@ static sp_status resources_read_labels(sp_resources *r, int64_t i, sp_sample *sa
     return SP_OK;
 }
 
-sp_status sp_resources_check_labels(sp_resources *r)
+sp_status sp_labels_check(const sp_config *config, sp_comm *comm, const sp_dataset *set)
 {
-    const sp_dataset *set = &r->train;
-    const sp_comm *comm = r->comm;
     sp_sample sample = {0};
     sp_error_record damage = {0};
     int64_t n_found = 0;
     sp_status rc = SP_OK;
 
-    assert(set->n_shards > 0 && "sp_resources_open_data comes first");
+    assert(set->n_shards > 0 && "sp_data_sets_open comes first");
     if (!set->has_labels)
         return SP_FAIL(SP_EDATA, "%s: /labels is absent, expected for training",
                        set->shard[0].path);
@@ -58,14 +53,13 @@ sp_status sp_resources_check_labels(sp_resources *r)
         bool is_found = false;
 
         if (first + comm->rank < set->n_samples)
-            rc = resources_read_labels(r, first + comm->rank, &sample, &damage);
+            rc = labels_read(config, set, first + comm->rank, &sample, &damage);
         for (int64_t j = 0; rc == SP_OK && !is_found && j < sample.n; j++)
-            is_found = is_learned(r->config, sample.labels[j]);
-        rc = sp_comm_agree(r->comm, rc);
+            is_found = is_learned(config, sample.labels[j]);
+        rc = sp_comm_agree(comm, rc);
         n_found = is_found;
         if (rc == SP_OK)
-            rc =
-                sp_comm_allreduce(r->comm, SP_SCOPE_WORLD, &n_found, 1, SP_I64, SP_SUM);
+            rc = sp_comm_allreduce(comm, SP_SCOPE_WORLD, &n_found, 1, SP_I64, SP_SUM);
         if (rc != SP_OK)
             break;
     }
@@ -78,26 +72,26 @@ sp_status sp_resources_check_labels(sp_resources *r)
             SP_EDATA,
             "%s; no sample that can be read has a label: there is nothing to train on",
             damage.message);
-    SP_TRY(sp_comm_agree(r->comm, rc));
+    SP_TRY(sp_comm_agree(comm, rc));
     return SP_FAIL(SP_EDATA,
                    "%s: no voxel of %lld samples has a label%s, expected at least one: "
                    "nothing to train on (did --map name the codes of these scans?)",
                    set->shard[0].path, (long long)set->n_samples,
-                   r->config->train.class_weights.kind == SP_CW_LIST
+                   config->train.class_weights.kind == SP_CW_LIST
                        ? " of a class with a weight above 0 in train.class_weights"
                        : "");
 }
 
 /* Counts the labels of this rank's share of the training set. */
-static sp_status count_labels(sp_resources *r, int64_t *count)
+static sp_status labels_count_share(const sp_config *config, const sp_comm *comm,
+                                    const sp_dataset *set, int64_t *count)
 {
     sp_error_record damage;
     sp_sample sample = {0};
     sp_status rc = SP_OK;
 
-    for (int64_t i = r->comm->rank; i < r->train.n_samples && rc == SP_OK;
-         i += r->comm->size) {
-        rc = resources_read_labels(r, i, &sample, &damage);
+    for (int64_t i = comm->rank; i < set->n_samples && rc == SP_OK; i += comm->size) {
+        rc = labels_read(config, set, i, &sample, &damage);
         for (int64_t j = 0; rc == SP_OK && j < sample.n; j++)
             if (sample.labels[j] != SP_IGNORE)
                 count[sample.labels[j]]++;
@@ -112,13 +106,12 @@ enum { MOST_COUNTED = 1 << 28, MOST_UNPACKED = 1 << 22 };
 
 /* Counts this rank's share; false if a sample cannot be read; the loader reports it
  * when it comes to it. */
-static bool resources_count_share(const sp_resources *r, const sp_dataset *set,
-                                  int64_t *count)
+static bool labels_try_share(const sp_comm *comm, const sp_dataset *set, int64_t *count)
 {
     sp_sample sample = {0};
     bool is_read = true;
 
-    for (int64_t i = r->comm->rank; i < set->n_samples && is_read; i += r->comm->size) {
+    for (int64_t i = comm->rank; i < set->n_samples && is_read; i += comm->size) {
         is_read = sp_sample_read_labels(set, i, &sample) == SP_OK;
         for (int64_t j = 0; is_read && j < sample.n; j++)
             if (sample.labels[j] != SP_IGNORE)
@@ -128,8 +121,8 @@ static bool resources_count_share(const sp_resources *r, const sp_dataset *set,
     return is_read;
 }
 
-sp_status sp_resources_count_labels(sp_resources *r, const sp_dataset *set,
-                                    int64_t *count, bool *is_known)
+sp_status sp_labels_count(sp_comm *comm, const sp_dataset *set, int n_classes,
+                          int64_t *count, bool *is_known)
 {
     int64_t most = MOST_COUNTED, is_missing = 0;
 
@@ -138,12 +131,12 @@ sp_status sp_resources_count_labels(sp_resources *r, const sp_dataset *set,
         if (sp_shard_is_chunked(&set->shard[i]))
             most = MOST_UNPACKED;
     *is_known = false;
-    if (set->n_voxels / r->comm->size > most)
+    if (set->n_voxels / comm->size > most)
         return SP_OK;
-    is_missing = !resources_count_share(r, set, count);
-    SP_TRY(sp_comm_allreduce(r->comm, SP_SCOPE_WORLD, count, (size_t)r->n_classes,
-                             SP_I64, SP_SUM));
-    SP_TRY(sp_comm_allreduce(r->comm, SP_SCOPE_WORLD, &is_missing, 1, SP_I64, SP_MAX));
+    is_missing = !labels_try_share(comm, set, count);
+    SP_TRY(sp_comm_allreduce(comm, SP_SCOPE_WORLD, count, (size_t)n_classes, SP_I64,
+                             SP_SUM));
+    SP_TRY(sp_comm_allreduce(comm, SP_SCOPE_WORLD, &is_missing, 1, SP_I64, SP_MAX));
     *is_known = is_missing == 0;
     return SP_OK;
 }
@@ -191,52 +184,24 @@ static void weights_of_counts(const int64_t *count, int n, sp_class_weights kind
     }
 }
 
-sp_status sp_resources_check_class_weights(const sp_resources *r)
+sp_status sp_labels_check_weights(const sp_config *config, int n_classes)
 {
-    const sp_class_weighting *weights = &r->config->train.class_weights;
+    const sp_class_weighting *weights = &config->train.class_weights;
 
-    if (weights->kind == SP_CW_LIST && weights->list.n != r->n_classes)
+    if (weights->kind == SP_CW_LIST && weights->list.n != n_classes)
         return SP_FAIL(SP_EDATA,
                        "%strain.class_weights has %d numbers, expected %d, one for "
                        "each class of the data",
-                       sp_config_where(r->config, "train.class_weights"),
-                       weights->list.n, r->n_classes);
+                       sp_config_where(config, "train.class_weights"), weights->list.n,
+                       n_classes);
     return SP_OK;
 }
 
-/* A library's deck without data.voxel_size has the data's own. */
-static sp_status resources_check_elastic(const sp_config *config)
+static sp_status weights_of_list(const sp_config *config, int n_classes, float *weights)
 {
-    const sp_doubles *elastic = &config->augment.elastic;
+    const sp_doubles *list = &config->train.class_weights.list;
 
-    for (int i = 0; i < elastic->n; i += 2)
-        if (elastic->at[i] < config->data.voxel_size)
-            return SP_FAIL(SP_EUSAGE,
-                           "%saugment.elastic: granularity %g, expected at least "
-                           "data.voxel_size = %g",
-                           sp_config_where(config, "augment.elastic"), elastic->at[i],
-                           config->data.voxel_size);
-    return SP_OK;
-}
-
-sp_status sp_resources_check_mixing(sp_resources *r)
-{
-    bool *is_pasted;
-    sp_colors colors;
-    sp_status rc = sp_mix_classes(r->config, &r->train, &is_pasted);
-
-    free(is_pasted);
-    SP_TRY(rc);
-    SP_TRY(resources_check_elastic(r->config));
-    SP_TRY(sp_bank_open(r->config, &r->train, r->columns, r->n_columns, &r->bank));
-    return sp_colors_find(r->config, &r->train, r->columns, r->n_columns, &colors);
-}
-
-static sp_status weights_of_list(const sp_resources *r, float *weights)
-{
-    const sp_doubles *list = &r->config->train.class_weights.list;
-
-    SP_TRY(sp_resources_check_class_weights(r));
+    SP_TRY(sp_labels_check_weights(config, n_classes));
     for (int c = 0; c < list->n; c++)
         weights[c] = (float)list->at[c];
     return SP_OK;
@@ -260,24 +225,26 @@ static void scale_weights(float *weights, int n)
 }
 
 /* Keeps the weights in norm, which checkpoints store. */
-static sp_status keep_weights(sp_resources *r, const float *weights)
+static sp_status keep_weights(sp_network *network, const float *weights)
 {
-    sp_normalization *norm = &r->norm;
+    sp_normalization *norm = &network->norm;
 
-    SP_TRY(SP_NEW(&norm->class_weight, r->n_classes, "the weights of the classes"));
-    for (int c = 0; c < r->n_classes; c++)
+    SP_TRY(
+        SP_NEW(&norm->class_weight, network->n_classes, "the weights of the classes"));
+    for (int c = 0; c < network->n_classes; c++)
         norm->class_weight[c] = (double)weights[c];
     return SP_OK;
 }
 
-sp_status sp_resources_class_weights(sp_resources *r, float **weights)
+sp_status sp_labels_weights(const sp_config *config, sp_comm *comm,
+                            const sp_dataset *set, sp_network *network, float **weights)
 {
-    const sp_class_weights kind = r->config->train.class_weights.kind;
-    size_t n = (size_t)r->n_classes;
+    const sp_class_weights kind = config->train.class_weights.kind;
+    size_t n = (size_t)network->n_classes;
     int64_t *count;
     sp_status rc;
 
-    assert(r->n_classes >= 1 && weights);
+    assert(network->n_classes >= 1 && weights);
     *weights = NULL;
     if (kind == SP_CW_NONE)
         return SP_OK;
@@ -286,39 +253,39 @@ sp_status sp_resources_class_weights(sp_resources *r, float **weights)
     if (!*weights || !count)
         rc = SP_FAIL(SP_EMEM, "out of memory");
     else if (kind == SP_CW_LIST)
-        rc = weights_of_list(r, *weights);
+        rc = weights_of_list(config, network->n_classes, *weights);
     else
-        rc = count_labels(r, count);
-    rc = sp_comm_agree(r->comm, rc);
+        rc = labels_count_share(config, comm, set, count);
+    rc = sp_comm_agree(comm, rc);
     if (rc == SP_OK && kind != SP_CW_LIST) {
-        rc = sp_comm_allreduce(r->comm, SP_SCOPE_WORLD, count, n, SP_I64, SP_SUM);
+        rc = sp_comm_allreduce(comm, SP_SCOPE_WORLD, count, n, SP_I64, SP_SUM);
         weights_of_counts(count, (int)n, kind, count + n, *weights);
     }
     free(count);
     SP_TRY(rc);
     scale_weights(*weights, (int)n);
-    return sp_comm_agree(r->comm, keep_weights(r, *weights));
+    return sp_comm_agree(comm, keep_weights(network, *weights));
 }
 
-sp_status sp_resources_kept_class_weights(sp_resources *r, bool is_named,
-                                          float **weights)
+sp_status sp_labels_kept_weights(const sp_config *config, const sp_network *network,
+                                 bool is_named, float **weights)
 {
-    const sp_normalization *norm = &r->norm;
-    const sp_class_weights kind = r->config->train.class_weights.kind;
-    size_t n = (size_t)r->n_classes;
+    const sp_normalization *norm = &network->norm;
+    const sp_class_weights kind = config->train.class_weights.kind;
+    size_t n = (size_t)network->n_classes;
 
-    assert(r->n_classes >= 1 && weights);
+    assert(network->n_classes >= 1 && weights);
     *weights = NULL;
     if (is_named ? kind == SP_CW_NONE : !norm->class_weight)
         return SP_OK;
     SP_TRY(SP_NEW(weights, n, "the weights of the classes"));
     if (is_named && kind == SP_CW_LIST) {
-        SP_TRY(weights_of_list(r, *weights));
-    } else if (!norm->class_weight || norm->n_classes != r->n_classes) {
+        SP_TRY(weights_of_list(config, network->n_classes, *weights));
+    } else if (!norm->class_weight || norm->n_classes != network->n_classes) {
         return SP_FAIL(SP_EDATA,
                        "train.class_weights: the checkpoint has weights of %d classes, "
                        "the data %d classes",
-                       norm->class_weight ? norm->n_classes : 0, r->n_classes);
+                       norm->class_weight ? norm->n_classes : 0, network->n_classes);
     } else {
         for (int c = 0; c < norm->n_classes; c++)
             (*weights)[c] = (float)norm->class_weight[c];

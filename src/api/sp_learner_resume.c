@@ -3,11 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/sp_resources.h"
+#include "api/sp_learner.h"
 
-int64_t sp_resources_groups(const sp_resources *r)
+int64_t sp_learner_groups(const sp_learner *l)
 {
-    return r->sampler.per == SP_PER_WORLD ? 0 : r->sampler.n_groups;
+    return l->sampler.per == SP_PER_WORLD ? 0 : l->sampler.n_groups;
 }
 
 static sp_status compare_key(const sp_config *old, const sp_config *now,
@@ -55,11 +55,9 @@ static sp_status compare_nets(const sp_config *old, const sp_config *now,
 
 /* If the batch is given for each node or rank, the world's batch changes with their
  * number. Only the file has that number; a deck does not. */
-static sp_status compare_groups(const sp_resources *r, const sp_checkpoint_state *state,
-                                const char *path)
+static sp_status compare_groups(const sp_config *config, const sp_comm *comm,
+                                const sp_checkpoint_state *state, const char *path)
 {
-    const sp_config *config = r->config;
-    const sp_comm *comm = r->comm;
     const char *word = config->batch.per == SP_PER_RANK ? "rank" : "node";
     const long long size = config->batch.size, then = state->groups;
     const int now = config->batch.per == SP_PER_RANK ? comm->size : comm->n_nodes;
@@ -76,21 +74,21 @@ static sp_status compare_groups(const sp_resources *r, const sp_checkpoint_state
         now * size, word);
 }
 
-sp_status sp_resources_check_continued(const sp_resources *r,
-                                       const sp_checkpoint_state *state,
-                                       const sp_normalization *norm, const char *path,
-                                       sp_config *old)
+sp_status sp_learner_check_continued(const sp_learner *l, const sp_comm *comm,
+                                     const sp_checkpoint_state *state,
+                                     const sp_normalization *norm, const char *path,
+                                     sp_config *old)
 {
-    const sp_dataset *set = &r->train;
+    const sp_dataset *set = l->set;
     const char *const *key = sp_config_kept_by_resume;
     sp_status rc;
 
     if (!state->deck)
         return SP_FAIL(SP_EUSAGE, "%s holds weights only; use run.init_from for it",
                        path);
-    SP_TRY(sp_resources_match_columns(r, set, norm, path, SP_EUSAGE));
-    if (sp_resources_compare_classes(r, norm) != SP_EQUAL)
-        return sp_resources_refuse_classes(r, norm, path, SP_EUSAGE);
+    SP_TRY(sp_network_match_columns(l->network, set, norm, path, SP_EUSAGE));
+    if (sp_network_compare_classes(l->network, norm) != SP_EQUAL)
+        return sp_network_refuse_classes(l->network, set, norm, path, SP_EUSAGE);
     if (state->data_hash != set->hash)
         return SP_FAIL(SP_EUSAGE,
                        "%s: data index: checkpoint %016llx, data.train %016llx: the "
@@ -99,9 +97,9 @@ sp_status sp_resources_check_continued(const sp_resources *r,
                        (unsigned long long)set->hash);
     SP_TRY(sp_checkpoint_check_place(path, state, set->n_samples));
     SP_TRY(sp_checkpoint_config(old, state, path));
-    rc = compare_nets(old, r->config, path);
+    rc = compare_nets(old, l->config, path);
     for (; *key && rc == SP_OK; key++)
         if (!old->net.n_layers || strcmp(*key, "net.family") != 0)
-            rc = compare_key(old, r->config, *key, path);
-    return rc == SP_OK ? compare_groups(r, state, path) : rc;
+            rc = compare_key(old, l->config, *key, path);
+    return rc == SP_OK ? compare_groups(l->config, comm, state, path) : rc;
 }
