@@ -22,6 +22,8 @@
 
 #include <stdbool.h>
 
+#include "base/sp_scope.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif

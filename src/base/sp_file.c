@@ -167,6 +167,12 @@ sp_status sp_file_open(const char *path, int flags, int *fd)
                    file_kind(st.st_mode));
 }
 
+void sp_file_done(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+}
+
 sp_status sp_file_check_input(const char *path)
 {
     struct stat st;
@@ -256,27 +262,21 @@ sp_status sp_file_replace_unflushed(const char *path, const char *data, size_t b
 
 sp_status sp_file_overwrite(const char *path, const char *data, size_t bytes)
 {
+    SP_CLOSED_BY(sp_file_done) int fd = -1;
+    SP_FREED char *text = NULL;
     struct stat st;
     size_t whole;
-    char *text;
-    sp_status rc;
-    int fd;
 
     SP_TRY(sp_file_open(path, O_WRONLY | O_NOFOLLOW, &fd));
     whole =
         fstat(fd, &st) == 0 && (size_t)st.st_size > bytes ? (size_t)st.st_size : bytes;
-    text = malloc(whole + 1);
-    rc = text ? SP_OK : SP_FAIL(SP_EMEM, "%s: no memory for its text", path);
-    if (text) {
-        memset(text, ' ', whole); /* over the rest of a longer text */
-        memcpy(text, data, bytes);
-        rc = sp_file_write_at(fd, path, text, whole, 0);
-    }
-    if (rc == SP_OK && (ftruncate(fd, (off_t)bytes) != 0 || fsync(fd) != 0))
-        rc = FAIL_IO(path, "write");
-    free(text);
-    close(fd);
-    return rc;
+    SP_TRY(SP_NEW(&text, whole, path));
+    memset(text, ' ', whole); /* over the rest of a longer text */
+    memcpy(text, data, bytes);
+    SP_TRY(sp_file_write_at(fd, path, text, whole, 0));
+    if (ftruncate(fd, (off_t)bytes) != 0 || fsync(fd) != 0)
+        return FAIL_IO(path, "write");
+    return SP_OK;
 }
 
 sp_status sp_file_rename(const char *temporary, const char *path)
@@ -431,7 +431,7 @@ static bool is_same_file(const struct stat *s, const struct stat *t)
 sp_status sp_file_find_again(int n, char *const *path, bool *is_again, int *n_again,
                              int example[2])
 {
-    numbered *all;
+    SP_FREED numbered *all = NULL;
     int found = 0;
 
     assert(n >= 0 && n_again && example);
@@ -449,21 +449,19 @@ sp_status sp_file_find_again(int n, char *const *path, bool *is_again, int *n_ag
                 is_again[all[i].number] = true;
             ++*n_again;
         }
-    free(all);
     return SP_OK;
 }
 
 sp_status sp_file_read(const char *path, char **data, size_t *bytes)
 {
+    SP_CLOSED_BY(sp_file_done) int fd = -1;
     size_t used = 0;
     sp_status rc;
-    int fd;
 
     assert(path && data);
     *data = NULL;
     SP_TRY(sp_file_open(path, O_RDONLY, &fd));
     rc = file_read_all(fd, path, data, &used);
-    close(fd);
     if (rc != SP_OK) {
         free(*data);
         *data = NULL;

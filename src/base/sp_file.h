@@ -29,6 +29,8 @@ sp_status sp_file_make_folder_of(const char *path);
  * Anything but a regular file is refused, and the call never waits for a FIFO's writer;
  * with O_NOFOLLOW a symbolic link is refused too. The caller closes *fd. */
 sp_status sp_file_open(const char *path, int flags, int *fd);
+/* Closes the descriptor of a variable unless it is negative, for SP_CLOSED_BY. */
+void sp_file_done(int *fd);
 /* False if the path no longer leads to the file of the descriptor: somebody deleted or
  * replaced it. */
 bool sp_file_is_at(const char *path, int fd);

@@ -92,6 +92,11 @@ sp_status sp_h5_create(sp_h5 **file, const char *path);
 /* Closes a file and frees it, after a failure too. A written file is flushed to disk
  * (fsync) first. NULL does nothing. */
 sp_status sp_h5_close(sp_h5 *file);
+/* Closes the file of a variable, for SP_CLOSED_BY. */
+static inline void sp_h5_done(sp_h5 **file)
+{
+    sp_h5_close(*file);
+}
 const char *sp_h5_path(const sp_h5 *file);
 /* The size of a file at the time when it was opened for reading. */
 int64_t sp_h5_bytes(const sp_h5 *file);

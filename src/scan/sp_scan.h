@@ -86,6 +86,11 @@ typedef struct sp_scan_points {
 sp_status sp_scan_open(sp_scan **scan, const char *path,
                        const sp_scan_options *options);
 void sp_scan_close(sp_scan *scan);
+/* Closes the scan of a variable, for SP_CLOSED_BY. */
+static inline void sp_scan_done(sp_scan **scan)
+{
+    sp_scan_close(*scan);
+}
 
 const char *sp_scan_path(const sp_scan *scan);
 /* The number of points; -1 if only reading finds it: text, and LAZ that claims more

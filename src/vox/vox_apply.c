@@ -160,23 +160,18 @@ static sp_status read_classes(sp_h5 *file, prediction *p)
 
 static sp_status read_prediction(prediction *p, const char *path)
 {
-    sp_h5 *file = NULL;
-    sp_status rc;
+    SP_CLOSED_BY(sp_h5_done) sp_h5 *file = NULL;
 
     p->path = path;
     p->ignore_label = VOX_IGNORE_LABEL;
     SP_TRY(sp_h5_open(&file, path));
-    SP_TRY_GOTO(rc, apply_read_arrays(file, p), end);
+    SP_TRY(apply_read_arrays(file, p));
     if (sp_h5_has(file, "/coords"))
         sp_log_warn0("%s is a shard: its labels are the scan's own and no predictions",
                      path);
     if (sp_h5_attr_has(file, "/", "ignore_label"))
-        SP_TRY_GOTO(
-            rc, sp_h5_attr_read_int(file, "/", "ignore_label", &p->ignore_label), end);
-    SP_TRY_GOTO(rc, read_classes(file, p), end);
-end:
-    sp_h5_close(file);
-    return rc;
+        SP_TRY(sp_h5_attr_read_int(file, "/", "ignore_label", &p->ignore_label));
+    return read_classes(file, p);
 }
 
 static void free_prediction(prediction *p)
@@ -350,18 +345,16 @@ static sp_status apply_collect(const vox_options *o, prediction *p, int n,
 /* Counts the points of the scan, which reads a text or LAZ file to its end. */
 static sp_status count_points(sp_scan *scan, int64_t *n)
 {
-    sp_scan_points points = {0};
-    sp_status rc = SP_OK;
+    SP_CLOSED_BY(sp_scan_points_destroy) sp_scan_points points = {0};
 
     *n = sp_scan_count(scan);
     if (*n >= 0)
         return SP_OK;
     do {
-        rc = sp_scan_next(scan, SP_SCAN_BLOCK, &points);
+        SP_TRY(sp_scan_next(scan, SP_SCAN_BLOCK, &points));
         *n = points.first_row + points.n;
-    } while (rc == SP_OK && points.n > 0);
-    sp_scan_points_destroy(&points);
-    return rc;
+    } while (points.n > 0);
+    return SP_OK;
 }
 
 static sp_status apply_check_options(const vox_options *o)
@@ -388,63 +381,58 @@ static sp_status get_codes(const void *from, int64_t first, int64_t n, int32_t *
     return SP_OK;
 }
 
-static sp_status apply(const vox_options *o)
+static sp_status apply_to_scan(const vox_options *o, prediction *p, int n)
 {
     const sp_scan_options options = vox_scan_options(o);
-    int n = o->n_inputs - 1;
-    prediction *p = calloc((size_t)n + 1, sizeof *p);
-    sp_scan *scan = NULL;
+    SP_CLOSED_BY(sp_scan_done) sp_scan *scan = NULL;
+    SP_FREED int32_t *code = NULL;
     sp_scan_labels labels;
-    int32_t *code = NULL;
     int64_t n_points = 0, n_taken;
-    sp_status rc = p ? SP_OK : SP_FAIL(SP_EMEM, "no memory for predictions");
 
-    for (int i = 0; i < n && rc == SP_OK; i++)
-        rc = read_prediction(&p[i], o->input[i]);
-    SP_TRY_GOTO(rc, rc, end);
-    SP_TRY_GOTO(rc, sp_scan_open(&scan, o->input[n], &options), end);
-    SP_TRY_GOTO(rc, count_points(scan, &n_points), end);
+    for (int i = 0; i < n; i++)
+        SP_TRY(read_prediction(&p[i], o->input[i]));
+    SP_TRY(sp_scan_open(&scan, o->input[n], &options));
+    SP_TRY(count_points(scan, &n_points));
     if ((uint64_t)n_points < SIZE_MAX / sizeof *code)
         code = malloc((size_t)n_points * sizeof *code + 1);
     if (!code)
-        rc = SP_FAIL(SP_EMEM, "no memory for %" PRId64 " points", n_points);
-    SP_TRY_GOTO(rc, rc, end);
-    SP_TRY_GOTO(rc, apply_collect(o, p, n, n_points, code, &n_taken), end);
+        return SP_FAIL(SP_EMEM, "no memory for %" PRId64 " points", n_points);
+    SP_TRY(apply_collect(o, p, n, n_points, code, &n_taken));
     labels = (sp_scan_labels){.n = n_points, .get = get_codes, .from = code};
-    SP_TRY_GOTO(rc, sp_scan_write(scan, o->out, &labels), end);
+    SP_TRY(sp_scan_write(scan, o->out, &labels));
     sp_log_info("points=%" PRId64 " predicted=%" PRId64 " out=%s", n_points, n_taken,
                 o->out);
-end:
-    free(code);
-    sp_scan_close(scan);
-    for (int i = 0; p && i < n; i++)
+    return SP_OK;
+}
+
+static sp_status apply(const vox_options *o)
+{
+    const int n = o->n_inputs - 1;
+    SP_FREED prediction *p = NULL;
+    sp_status rc;
+
+    SP_TRY(SP_NEW(&p, n, "predictions"));
+    rc = apply_to_scan(o, p, n);
+    for (int i = 0; i < n; i++)
         free_prediction(&p[i]);
-    free(p);
     return rc;
 }
 
 sp_status vox_apply(int argc, char **argv, sp_comm *comm)
 {
-    vox_options *o = malloc(sizeof *o);
+    SP_CLOSED_BY(vox_options_free) vox_options *o = NULL;
     sp_status rc;
 
     assert(argc >= 1 && argv && comm);
-    if (!o)
-        return SP_FAIL(SP_EMEM, "no memory for options");
-    rc = vox_options_read(o, argc, argv, SP_WORD_TABLE(option_table));
+    SP_TRY(SP_NEW(&o, 1, "options"));
+    SP_TRY(vox_options_read(o, argc, argv, SP_WORD_TABLE(option_table)));
     o->threads = comm->node_cores; /* the other ranks wait */
-    if (rc == SP_OK && o->is_help) {
-        if (comm->rank == 0)
-            apply_print_help();
-        goto end;
-    }
-    if (rc == SP_OK)
-        rc = apply_check_options(o);
+    if (o->is_help && comm->rank == 0)
+        apply_print_help();
+    if (o->is_help)
+        return SP_OK;
+    rc = apply_check_options(o);
     if (rc == SP_OK && comm->rank == 0)
         rc = apply(o);
-    rc = sp_comm_agree(comm, rc);
-end:
-    vox_options_destroy(o);
-    free(o);
-    return rc;
+    return sp_comm_agree(comm, rc);
 }

@@ -7,6 +7,7 @@
  * An object's origin is its place, so that coordinate * voxel_size + origin is the
  * position that it had. Its ground is the lowest row of its sample in its box in x and
  * y, which is widened by a voxel to each side. */
+#include "base/sp_list.h"
 #include "vox/vox.h"
 
 #include <assert.h>
@@ -311,18 +312,14 @@ static sp_status bank_search_sample(bank *b, const sp_sample *s)
 static sp_status bank_collect(bank *b)
 {
     const sp_sample_request request = {.verify = true};
-    sp_sample s = {0};
-    sp_status rc = SP_OK;
+    SP_CLOSED_BY(sp_sample_destroy) sp_sample s = {0};
 
-    for (int64_t i = 0; rc == SP_OK && i < b->set.n_samples; i++) {
-        rc = sp_sample_read(&b->set, i, &request, &s);
-        if (rc == SP_OK)
-            rc = bank_search_sample(b, &s);
-        if (rc == SP_OK)
-            rc = sp_signal_check();
+    for (int64_t i = 0; i < b->set.n_samples; i++) {
+        SP_TRY(sp_sample_read(&b->set, i, &request, &s));
+        SP_TRY(bank_search_sample(b, &s));
+        SP_TRY(sp_signal_check());
     }
-    sp_sample_destroy(&s);
-    return rc;
+    return SP_OK;
 }
 
 /* ---- the shard ---- */
@@ -333,6 +330,17 @@ static int bank_ignore_label(const sp_dataset *set)
     if (set->ignore_label >= 0 && set->ignore_label <= UINT16_MAX)
         return set->ignore_label;
     return set->n_classes <= UINT8_MAX ? UINT8_MAX : UINT16_MAX;
+}
+
+static sp_status bank_write_objects(const bank *b, sp_shard_writer *writer)
+{
+    int64_t cost[SP_COST_COLUMNS];
+
+    for (int64_t i = 0; i < b->n_objects; i++) {
+        SP_TRY(sp_grid_cost(b->object[i].coords, b->object[i].n, cost));
+        SP_TRY(sp_shard_write_sample(writer, i, &b->object[i], b->name[i], cost));
+    }
+    return SP_OK;
 }
 
 static sp_status bank_write(const bank *b)
@@ -350,22 +358,14 @@ static sp_status bank_write(const bank *b)
                                 .has_labels = true,
                                 .has_subvoxel = set->has_subvoxel,
                                 .recipe = set->recipe};
-    int64_t *voxels = calloc((size_t)b->n_objects + 1, sizeof *voxels), cost[6];
-    sp_shard_writer *writer = NULL;
-    sp_status rc =
-        voxels ? SP_OK : SP_FAIL(SP_EMEM, "no memory for the sizes of objects");
+    SP_FREED int64_t *voxels = NULL;
+    sp_shard_writer *writer;
 
-    for (int64_t i = 0; voxels && i < b->n_objects; i++)
+    SP_TRY(SP_NEW(&voxels, b->n_objects, "the sizes of objects"));
+    for (int64_t i = 0; i < b->n_objects; i++)
         voxels[i] = b->object[i].n;
-    if (rc == SP_OK)
-        rc = sp_shard_create(&writer, b->out, &meta, b->n_objects, voxels, NULL);
-    for (int64_t i = 0; rc == SP_OK && i < b->n_objects; i++) {
-        rc = sp_grid_cost(b->object[i].coords, b->object[i].n, cost);
-        if (rc == SP_OK)
-            rc = sp_shard_write_sample(writer, i, &b->object[i], b->name[i], cost);
-    }
-    free(voxels);
-    return sp_shard_close(writer, rc);
+    SP_TRY(sp_shard_create(&writer, b->out, &meta, b->n_objects, voxels, NULL));
+    return sp_shard_close(writer, bank_write_objects(b, writer));
 }
 
 static void bank_print(const bank *b)

@@ -244,56 +244,47 @@ static void append_earlier(vox_cloud *c, const vox_options *o, const sp_scan *sc
 static sp_status cloud_load_earlier(vox_cloud *c, const vox_options *o, int file,
                                     int age)
 {
-    sp_scan *scan = NULL;
-    sp_scan_points points = {0};
+    SP_CLOSED_BY(sp_scan_done) sp_scan *scan = NULL;
+    SP_CLOSED_BY(sp_scan_points_destroy) sp_scan_points points = {0};
+    SP_FREED char *path = NULL;
     vox_motion motion;
-    char *path;
-    sp_status rc;
 
     SP_TRY(vox_sweeps_find(o->sweeps, o->input[file], age, &path, &motion));
     if (!path)
         return SP_OK;
-    SP_TRY_GOTO(rc, scan_open_at(&scan, o, path), end);
+    SP_TRY(scan_open_at(&scan, o, path));
     do {
-        SP_TRY_GOTO(rc, sp_scan_next(scan, SP_SCAN_BLOCK, &points), end);
-        SP_TRY_GOTO(rc, vox_cloud_reserve(c, o, c->n + points.n), end);
+        SP_TRY(sp_scan_next(scan, SP_SCAN_BLOCK, &points));
+        SP_TRY(vox_cloud_reserve(c, o, c->n + points.n));
         append_earlier(c, o, scan, age, &motion, &points);
-        SP_TRY_GOTO(rc, vox_options_check_stop(o), end);
+        SP_TRY(vox_options_check_stop(o));
     } while (points.n > 0);
-end:
-    sp_scan_points_destroy(&points);
-    sp_scan_close(scan);
-    free(path);
-    return rc;
+    return SP_OK;
 }
 
 sp_status vox_cloud_load(vox_cloud *c, const vox_options *o, int file, vox_codes *codes)
 {
-    sp_scan *scan = NULL;
-    sp_scan_points points = {0};
-    sp_status rc;
+    SP_CLOSED_BY(sp_scan_done) sp_scan *scan = NULL;
+    SP_CLOSED_BY(sp_scan_points_destroy) sp_scan_points points = {0};
 
     assert(codes && file >= 0 && file < o->n_inputs);
     c->n = c->n_rows = 0;
     c->is_block = false;
-    SP_TRY_GOTO(rc, vox_scan_open(&scan, o, file), end);
+    SP_TRY(vox_scan_open(&scan, o, file));
     vox_warn_left_out(scan, o, file);
     c->source = vox_source_of(scan);
     do {
-        SP_TRY_GOTO(rc, sp_scan_next(scan, SP_SCAN_BLOCK, &points), end);
-        SP_TRY_GOTO(rc, vox_cloud_reserve(c, o, c->n + points.n), end);
+        SP_TRY(sp_scan_next(scan, SP_SCAN_BLOCK, &points));
+        SP_TRY(vox_cloud_reserve(c, o, c->n + points.n));
         cloud_append(c, o, &points, vox_attributes_of(o), codes);
         vox_codes_count_void(codes, o, file, points.n_void);
         c->n_rows += points.n;
-        SP_TRY_GOTO(rc, vox_options_check_stop(o), end);
+        SP_TRY(vox_options_check_stop(o));
     } while (points.n > 0);
     vox_warn_of_notes(scan);
     for (int age = 1; o->sweeps && c->n > 0 && age < o->n_sweeps; age++)
-        SP_TRY_GOTO(rc, cloud_load_earlier(c, o, file, age), end);
-end:
-    sp_scan_points_destroy(&points);
-    sp_scan_close(scan);
-    return rc;
+        SP_TRY(cloud_load_earlier(c, o, file, age));
+    return SP_OK;
 }
 
 void vox_cloud_destroy(vox_cloud *c)

@@ -197,10 +197,8 @@ typedef struct comparison {
 
 static sp_status compare_print_json(const comparison *c)
 {
-    sp_json json = {0};
-    const char *line = NULL;
-    vox_score one;
-    sp_status rc = SP_OK;
+    SP_CLOSED_BY(sp_json_destroy) sp_json json = {0};
+    const char *line;
 
     sp_json_begin(&json);
     sp_json_text(&json, "a", c->path[0]);
@@ -211,22 +209,19 @@ static sp_status compare_print_json(const comparison *c)
     sp_json_end_array(&json);
     json_score(&json, &c->all);
     sp_json_begin_array(&json, "files");
-    for (int i = 0; i < c->n_pairs && rc == SP_OK; i++) {
-        rc = vox_score_of(&one, c->classes, c->counts, i);
+    for (int i = 0; i < c->n_pairs; i++) {
+        SP_CLOSED_BY(vox_score_free) vox_score one = {0};
+
+        SP_TRY(vox_score_of(&one, c->classes, c->counts, i));
         sp_json_begin_object(&json, NULL);
         sp_json_text(&json, "file", c->pair[i].name);
-        if (rc == SP_OK)
-            json_score(&json, &one);
+        json_score(&json, &one);
         sp_json_end_object(&json);
-        vox_score_free(&one);
     }
     sp_json_end_array(&json);
-    if (rc == SP_OK)
-        rc = sp_json_end(&json, &line);
-    if (rc == SP_OK)
-        puts(line);
-    sp_json_destroy(&json);
-    return rc;
+    SP_TRY(sp_json_end(&json, &line));
+    puts(line);
+    return SP_OK;
 }
 
 static const char *rate_text(double rate, char text[16])
@@ -361,32 +356,33 @@ static sp_status compare_run(const vox_compare_options *o, sp_comm *comm, char *
     return sp_comm_agree(comm, rc);
 }
 
+static void compare_options_free(vox_compare_options **o)
+{
+    if (*o)
+        vox_options_destroy(&(*o)->map);
+    free(*o);
+}
+
 sp_status vox_compare(int argc, char **argv, sp_comm *comm)
 {
-    vox_compare_options *o;
+    SP_CLOSED_BY(compare_options_free) vox_compare_options *o = NULL;
     int n_words = 0;
-    sp_status rc;
 
     assert(argc >= 1 && argv && comm);
     SP_TRY(SP_NEW(&o, 1, "options"));
     o->least_miou = -1;
     o->threads = comm->node_cores / comm->local_size;
     memset(o->map.map.class_of, 0xff, sizeof o->map.map.class_of);
-    rc = sp_options_read(o, SP_WORD_TABLE(option_table), "spvox", argc, argv, &n_words);
-    if (rc == SP_OK && o->is_help) {
-        if (comm->rank == 0)
-            compare_print_help();
-        goto end;
-    }
-    if (rc == SP_OK && n_words != 2)
-        rc = SP_FAIL(SP_EUSAGE,
-                     "spvox compare: expected two files or two folders, A and B, "
-                     "found %d",
-                     n_words);
-    if (rc == SP_OK)
-        rc = compare_run(o, comm, argv + 1);
-end:
-    vox_options_destroy(&o->map);
-    free(o);
-    return rc;
+    SP_TRY(
+        sp_options_read(o, SP_WORD_TABLE(option_table), "spvox", argc, argv, &n_words));
+    if (o->is_help && comm->rank == 0)
+        compare_print_help();
+    if (o->is_help)
+        return SP_OK;
+    if (n_words != 2)
+        return SP_FAIL(SP_EUSAGE,
+                       "spvox compare: expected two files or two folders, A and B, "
+                       "found %d",
+                       n_words);
+    return compare_run(o, comm, argv + 1);
 }

@@ -24,19 +24,17 @@ static sp_status list_alloc(vox_class_file *f, int64_t n)
 
 static sp_status list_read_label(vox_class_file *f)
 {
-    unsigned char *data = NULL;
+    SP_FREED unsigned char *data = NULL;
     size_t bytes = 0;
-    sp_status rc;
 
     SP_TRY(sp_file_read_input(f->path, (char **)&data, &bytes));
-    rc = bytes % LABEL_WORD == 0
-             ? list_alloc(f, (int64_t)(bytes / LABEL_WORD))
-             : SP_FAIL(SP_EDATA, "%s: %zu bytes, expected 4 for each point", f->path,
+    if (bytes % LABEL_WORD != 0)
+        return SP_FAIL(SP_EDATA, "%s: %zu bytes, expected 4 for each point", f->path,
                        bytes);
-    for (int64_t i = 0; rc == SP_OK && i < f->n_list; i++)
+    SP_TRY(list_alloc(f, (int64_t)(bytes / LABEL_WORD)));
+    for (int64_t i = 0; i < f->n_list; i++)
         f->list[i] = (int32_t)(sp_get32(data + LABEL_WORD * i) & LABEL_CLASS);
-    free(data);
-    return rc;
+    return SP_OK;
 }
 
 /* The integer of `size` bytes at `from`, lowest first. */
@@ -83,30 +81,28 @@ static bool list_npy_header(const unsigned char *data, size_t bytes, char *kind,
 /* Accepts an array of one dimension; *is_list is false for any other file. */
 static sp_status list_read_npy(vox_class_file *f, bool *is_list)
 {
-    unsigned char *data = NULL, *at;
+    SP_FREED unsigned char *data = NULL;
     size_t bytes = 0, begin = 0;
     char kind = 0;
     int size = 0;
     int64_t n = 0;
-    sp_status rc = SP_OK;
 
     SP_TRY(sp_file_read_input(f->path, (char **)&data, &bytes));
     *is_list = list_npy_header(data, bytes, &kind, &size, &n, &begin);
-    if (*is_list)
-        rc = list_alloc(f, n);
-    at = data + begin;
-    for (int64_t i = 0; *is_list && rc == SP_OK && i < n; i++, at += size) {
-        const int64_t code = list_integer(at, kind, size);
+    if (!*is_list)
+        return SP_OK;
+    SP_TRY(list_alloc(f, n));
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t code = list_integer(data + begin + i * size, kind, size);
 
         if (code > VOX_MAX_CODE)
-            rc = SP_FAIL(SP_EDATA,
-                         "%s: class %" PRId64 " of point %" PRId64 ", expected at "
-                         "most %d",
-                         f->path, code, i, VOX_MAX_CODE);
+            return SP_FAIL(SP_EDATA,
+                           "%s: class %" PRId64 " of point %" PRId64 ", expected at "
+                           "most %d",
+                           f->path, code, i, VOX_MAX_CODE);
         f->list[i] = code < 0 ? -1 : (int32_t)code;
     }
-    free(data);
-    return rc;
+    return SP_OK;
 }
 
 /* ---- files ---- */

@@ -107,6 +107,13 @@ static void pair_table_clear(pair_table *t)
     memset(t->id, 0xff, sizeof t->id);
 }
 
+static void pair_table_free(pair_table **t)
+{
+    if (*t)
+        pair_table_clear(*t);
+    free(*t);
+}
+
 /* ---- by order ---- */
 
 /* The greatest difference of two values of axis k that may be one coordinate: the steps
@@ -420,22 +427,15 @@ static sp_status count_points_of(const vox_compare_options *o, vox_class_file *a
 sp_status vox_compare_pair(const vox_compare_options *o, const vox_file_pair *pair,
                            int64_t file, vox_code_pairs *counts)
 {
-    vox_class_file a = {0}, b = {0};
-    pair_table *t = calloc(1, sizeof *t);
-    sp_status rc = t ? SP_OK : SP_FAIL(SP_EMEM, "no memory for counts");
+    SP_CLOSED_BY(vox_classes_close) vox_class_file a = {0};
+    SP_CLOSED_BY(vox_classes_close) vox_class_file b = {0};
+    SP_CLOSED_BY(pair_table_free) pair_table *t = NULL;
 
     assert(o && pair && counts);
-    SP_TRY_GOTO(rc, rc, end);
+    SP_TRY(SP_NEW(&t, 1, "counts"));
     memset(t->id, 0xff, sizeof t->id);
-    SP_TRY_GOTO(rc, vox_classes_open(&a, pair->a, o, o->label_field_a), end);
-    SP_TRY_GOTO(rc, vox_classes_open(&b, pair->b, o, o->label_field_b), end);
-    SP_TRY_GOTO(rc, count_points_of(o, &a, &b, t), end);
-    rc = pair_table_give(t, file, counts);
-end:
-    vox_classes_close(&a);
-    vox_classes_close(&b);
-    if (t)
-        pair_table_clear(t);
-    free(t);
-    return rc;
+    SP_TRY(vox_classes_open(&a, pair->a, o, o->label_field_a));
+    SP_TRY(vox_classes_open(&b, pair->b, o, o->label_field_b));
+    SP_TRY(count_points_of(o, &a, &b, t));
+    return pair_table_give(t, file, counts);
 }

@@ -8,6 +8,7 @@
  *             1960)
  *
  * A point without a class in B is wrong, and not a false positive of any class. */
+#include "base/sp_list.h"
 #include "vox/vox_compare.h"
 
 #include <assert.h>
@@ -183,10 +184,9 @@ sp_status vox_score_of(vox_score *s, const vox_code_classes *classes,
     double *rates;
 
     *s = (vox_score){.n = classes->n, .name = classes->name};
-    s->points = calloc(n * (n + 1) + 1, sizeof *s->points);
-    s->iou = rates = calloc(4 * n + 1, sizeof *rates);
-    if (!s->points || !rates)
-        return SP_FAIL(SP_EMEM, "no memory for the confusion of %zu classes", n);
+    SP_TRY(SP_NEW(&s->points, n * (n + 1), "the confusion of classes"));
+    SP_TRY(SP_NEW(&s->iou, 4 * n, "the scores of classes"));
+    rates = s->iou;
     s->precision = rates + n;
     s->recall = rates + 2 * n;
     s->f1 = rates + 3 * n;

@@ -130,7 +130,7 @@ static void convert_print_help(void)
 
 /* The state of one conversion. */
 typedef struct convert {
-    const vox_options *options;
+    vox_options *options;
     sp_comm *comm;
     vox_blocks blocks; /* with --block */
     vox_piece *piece;  /* [n_pieces] the same on all ranks */
@@ -203,20 +203,17 @@ static sp_status convert_list_files(convert *c)
 
 static sp_status find_pieces(convert *c)
 {
-    vox_piece *mine = NULL;
+    SP_FREED vox_piece *mine = NULL;
     int64_t n = 0;
     void *all = NULL;
-    sp_status rc;
 
     if (c->options->block <= 0)
         return sp_comm_agree(c->comm, convert_list_files(c));
-    rc = vox_blocks_cut(&c->blocks, c->options, c->comm, c->codes, &mine, &n);
-    if (rc == SP_OK)
-        rc = convert_share(c->comm, mine, n, sizeof *mine, compare_pieces, &all,
-                           &c->n_pieces);
+    SP_TRY(vox_blocks_cut(&c->blocks, c->options, c->comm, c->codes, &mine, &n));
+    SP_TRY(convert_share(c->comm, mine, n, sizeof *mine, compare_pieces, &all,
+                         &c->n_pieces));
     c->piece = all;
-    free(mine);
-    return rc;
+    return SP_OK;
 }
 
 /* ---- voxelize ---- */
@@ -387,28 +384,25 @@ static sp_status convert_write_shard(const convert *c, int s)
 {
     int64_t first = c->n_parts * s / c->options->shards;
     int64_t end = c->n_parts * (s + 1) / c->options->shards, n = end - first;
-    int64_t *voxels = calloc(3 * (size_t)n + 1, sizeof *voxels), *points = voxels + n;
-    int64_t *context = points + n;
+    SP_FREED int64_t *voxels = NULL;
+    int64_t *points, *context;
     char path[PATH_BYTES], *feature_name[VOX_MAX_FEATURES];
     sp_shard_meta meta = convert_describe(c, feature_name);
-    sp_shard_writer *writer = NULL;
-    sp_status rc;
+    sp_shard_writer *writer;
 
-    if (!voxels)
-        return SP_FAIL(SP_EMEM, "no memory for %" PRId64 " samples", n);
+    SP_TRY(SP_NEW(&voxels, 3 * n, "samples"));
+    points = voxels + n;
+    context = points + n;
     for (int64_t i = 0; i < n; i++) {
         voxels[i] = c->part[first + i].n;
         points[i] = c->part[first + i].n_points;
         context[i] = c->part[first + i].n_context;
     }
     meta.context = has_blocks(c) ? context : NULL;
-    rc = sp_shard_path(c->options->out, s, (int)c->options->shards, path, sizeof path);
-    if (rc == SP_OK)
-        rc = sp_shard_create(&writer, path, &meta, n, voxels, points);
-    if (rc == SP_OK)
-        rc = sp_shard_close(writer, convert_write_samples(c, writer, first, end));
-    free(voxels);
-    return rc;
+    SP_TRY(
+        sp_shard_path(c->options->out, s, (int)c->options->shards, path, sizeof path));
+    SP_TRY(sp_shard_create(&writer, path, &meta, n, voxels, points));
+    return sp_shard_close(writer, convert_write_samples(c, writer, first, end));
 }
 
 static sp_status convert_write_shards(const convert *c)
@@ -555,41 +549,39 @@ static sp_status convert_run(convert *c)
     return rc;
 }
 
+static void convert_release(convert *c)
+{
+    vox_sweeps_destroy(&c->sweeps);
+    vox_set_destroy(&c->set);
+    free(c->codes);
+    free(c->piece);
+    free(c->part);
+    vox_options_free(&c->options);
+}
+
 sp_status vox_convert(int argc, char **argv, sp_comm *comm)
 {
-    vox_options *options = malloc(sizeof *options);
-    convert c = {.options = options, .comm = comm, .codes = calloc(1, sizeof *c.codes)};
+    SP_CLOSED_BY(convert_release) convert c = {.comm = comm};
+    vox_options *options;
     sp_status rc;
 
     assert(argc >= 1 && argv && comm);
-    if (!options || !c.codes) {
-        free(options);
-        free(c.codes);
-        return SP_FAIL(SP_EMEM, "no memory for options");
-    }
+    SP_TRY(SP_NEW(&c.options, 1, "options"));
+    SP_TRY(SP_NEW(&c.codes, 1, "codes"));
+    options = c.options;
     rc = vox_options_read(options, argc, argv, SP_WORD_TABLE(option_table));
     options->sweeps = options->poses ? &c.sweeps : NULL;
     options->threads = comm->node_cores / comm->local_size;
-    if (rc == SP_OK && options->is_help) {
-        if (comm->rank == 0)
-            convert_print_help();
-        goto end;
-    }
+    if (rc == SP_OK && options->is_help && comm->rank == 0)
+        convert_print_help();
+    if (rc == SP_OK && options->is_help)
+        return SP_OK;
     if (rc == SP_OK)
         rc = convert_check_options(options);
     if (rc == SP_OK && comm->rank == 0)
         rc = vox_options_check_inputs(options);
     if (rc == SP_OK)
         rc = sp_file_make_folder_of(options->out);
-    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc), end);
-    rc = convert_run(&c);
-end:
-    vox_sweeps_destroy(&c.sweeps);
-    vox_set_destroy(&c.set);
-    free(c.codes);
-    free(c.piece);
-    free(c.part);
-    vox_options_destroy(options);
-    free(options);
-    return rc;
+    SP_TRY(sp_comm_agree(comm, rc));
+    return convert_run(&c);
 }

@@ -156,16 +156,12 @@ static void info_add_sample(info *in, const sp_sample *s)
 /* Checks that the points of a sample's margin are points of other samples. */
 static sp_status check_margin(const info *in, const sp_sample *s)
 {
-    int64_t *owner;
-    sp_status rc;
+    SP_FREED int64_t *owner = NULL;
 
     if (!in->scans.order || s->n_context == 0)
         return SP_OK;
-    owner = malloc((size_t)s->n_context * sizeof *owner);
-    rc = owner ? sp_scans_owners(&in->scans, s, owner)
-               : SP_FAIL(SP_EMEM, "info: no memory for a sample");
-    free(owner);
-    return rc;
+    SP_TRY(SP_NEW(&owner, s->n_context, "a sample's margin"));
+    return sp_scans_owners(&in->scans, s, owner);
 }
 
 /* Prepares for check_margin. A block that comes twice is not damage, but then the
@@ -224,23 +220,15 @@ static sp_status info_read_all(info *in)
     sp_sample_request request = {.verify = true,
                                  .with_points = in->set.has_points,
                                  .with_context = in->set.has_blocks};
-    sp_sample sample;
-    int *columns = NULL;
-    sp_status rc;
+    SP_CLOSED_BY(sp_sample_destroy) sp_sample sample = {0};
+    SP_FREED int *columns = NULL;
 
-    memset(&sample, 0, sizeof sample);
-    rc = info_allocate(in);
-    if (rc == SP_OK)
-        rc = find_scans(in);
-    if (rc == SP_OK)
-        rc = sp_dataset_columns(&in->set, &every_column, "", &columns,
-                                &request.n_columns);
+    SP_TRY(info_allocate(in));
+    SP_TRY(find_scans(in));
+    SP_TRY(
+        sp_dataset_columns(&in->set, &every_column, "", &columns, &request.n_columns));
     request.columns = columns;
-    if (rc == SP_OK)
-        rc = info_read_samples(in, &request, &sample);
-    sp_sample_destroy(&sample);
-    free(columns);
-    return rc;
+    return info_read_samples(in, &request, &sample);
 }
 
 /* Combines mean and m2 of this rank's voxels with the other ranks'. */

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/sp_file.h"
+#include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "base/sp_signal.h"
 #include "base/sp_text.h"
@@ -356,9 +357,7 @@ sp_status vox_options_read_list(vox_options *o)
         return SP_FAIL(SP_EUSAGE, "--list: %s", sp_error_last()->message);
     for (at = o->list_text; *at; at++)
         n += *at == '\n';
-    o->list_input = malloc(((size_t)o->n_inputs + (size_t)n + 1) * sizeof *o->input);
-    if (!o->list_input)
-        return SP_FAIL(SP_EMEM, "--list %s: no memory", o->list);
+    SP_TRY(SP_NEW(&o->list_input, o->n_inputs + n, o->list));
     memcpy(o->list_input, o->input, (size_t)o->n_inputs * sizeof *o->input);
     for (char *line = strtok_r(o->list_text, "\r\n", &at); line;
          line = strtok_r(NULL, "\r\n", &at))
@@ -398,4 +397,11 @@ void vox_options_destroy(vox_options *o)
     free(o->list_input);
     o->list_text = NULL;
     o->list_input = NULL;
+}
+
+void vox_options_free(vox_options **o)
+{
+    if (*o)
+        vox_options_destroy(*o);
+    free(*o);
 }

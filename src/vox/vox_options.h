@@ -115,6 +115,8 @@ sp_status vox_options_check_inputs(const vox_options *options);
 /* Checks the options of sweeps, and makes the column age theirs. SP_EUSAGE. */
 sp_status vox_options_check_sweeps(vox_options *options);
 void vox_options_destroy(vox_options *options);
+/* Destroys and frees the options of a variable, for SP_CLOSED_BY; NULL does nothing. */
+void vox_options_free(vox_options **options);
 /* A status but SP_OK if the work is to end: SP_ELIMIT (sp_signal_check), or SP_EIO if
  * it is given up. Any thread. */
 sp_status vox_options_check_stop(const vox_options *options);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/sp_file.h"
+#include "base/sp_list.h"
 #include "base/sp_liveness.h"
 #include "vox/vox_cloud.h"
 
@@ -59,9 +60,7 @@ static sp_status rim_list_near(rim *r, int file)
 {
     const vox_options *o = r->options;
 
-    r->near = malloc((size_t)o->n_inputs * sizeof *r->near);
-    if (!r->near)
-        return SP_FAIL(SP_EMEM, "no memory for %d extents", o->n_inputs);
+    SP_TRY(SP_NEW(&r->near, o->n_inputs, "the extents of scans"));
     for (int i = 0; i < o->n_inputs; i++) {
         vox_extent e = o->extent[i];
 
@@ -146,25 +145,21 @@ static sp_status rim_read_input(rim *r, const vox_rim_part *p, vox_rim_take *tak
                                 void *arg)
 {
     const size_t n_attrs = r->row - 3;
-    sp_scan_points points = {0};
-    sp_scan *scan = NULL;
-    sp_status rc;
+    SP_CLOSED_BY(sp_scan_points_destroy) sp_scan_points points = {0};
+    SP_CLOSED_BY(sp_scan_done) sp_scan *scan = NULL;
 
-    SP_TRY_GOTO(rc, vox_scan_open(&scan, r->options, p->file), end);
-    SP_TRY_GOTO(rc, sp_scan_limit(scan, p->part, p->n_parts), end);
+    SP_TRY(vox_scan_open(&scan, r->options, p->file));
+    SP_TRY(sp_scan_limit(scan, p->part, p->n_parts));
     do {
-        SP_TRY_GOTO(rc, sp_scan_next(scan, SP_SCAN_BLOCK, &points), end);
+        SP_TRY(sp_scan_next(scan, SP_SCAN_BLOCK, &points));
         sp_liveness_count();
-        SP_TRY_GOTO(rc, vox_options_check_stop(r->options), end);
+        SP_TRY(vox_options_check_stop(r->options));
         rim_add(r, &points);
-        for (int64_t i = 0; rc == SP_OK && i < points.n; i++)
-            rc = take(arg, points.xyz + 3 * i, points.attr + (size_t)i * n_attrs);
-    } while (rc != SP_OK || points.n > 0);
+        for (int64_t i = 0; i < points.n; i++)
+            SP_TRY(take(arg, points.xyz + 3 * i, points.attr + (size_t)i * n_attrs));
+    } while (points.n > 0);
     rim_finish(r, p);
-end:
-    sp_scan_points_destroy(&points);
-    sp_scan_close(scan);
-    return rc;
+    return SP_OK;
 }
 
 /* ---- either ---- */
@@ -190,9 +185,7 @@ static sp_status rim_open(rim *r, const vox_rim_part *p, bool *is_made)
 {
     const size_t n = strlen(r->path);
 
-    r->rows = malloc(ROWS * r->row * sizeof *r->rows);
-    if (!r->rows)
-        return SP_FAIL(SP_EMEM, "%s: no memory to read it", r->path);
+    SP_TRY(SP_NEW(&r->rows, ROWS * r->row, r->path));
     r->fd = open(r->path, O_RDONLY | O_CLOEXEC);
     *is_made = r->fd >= 0;
     if (*is_made)

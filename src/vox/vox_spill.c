@@ -488,9 +488,7 @@ sp_status vox_cut_open(vox_cut *cut, vox_codes *codes)
                       .fd = -1,
                       .record_bytes = vox_record_bytes(o)};
     c->n_attrs = vox_attributes_of(o);
-    c->record = calloc(1, c->record_bytes);
-    if (!c->record)
-        return SP_FAIL(SP_EMEM, "%s: no memory to cut it", o->input[file]);
+    SP_TRY(SP_NEW(&c->record, c->record_bytes, o->input[file]));
     SP_TRY(vox_scan_open(&c->scan, o, file));
     if (cut->part == 0)
         vox_warn_left_out(c->scan, o, file);

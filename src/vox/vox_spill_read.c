@@ -27,9 +27,7 @@ static sp_status spill_open_part(const vox_parts *parts, int part, char **path, 
     const size_t bytes = strlen(parts->path) + VOX_PART_ROOM;
 
     *fd = -1;
-    *path = malloc(bytes);
-    if (!*path)
-        return SP_FAIL(SP_EMEM, "no memory to read %s", parts->path);
+    SP_TRY(SP_NEW(path, bytes, parts->path));
     vox_part_path(parts->path, part, *path, bytes);
     return sp_file_open(*path, O_RDONLY, fd);
 }

@@ -92,15 +92,16 @@ static sp_status motion_read(const char *path, int64_t line, const char *text,
         to->at[i / 4][i % 4] = strtod(text, &end);
         if (end == text || !isfinite(to->at[i / 4][i % 4]))
             return SP_FAIL(SP_EDATA,
-                           "%s: line %" PRId64 ": number %d is missing, expected the 12 "
+                           "%s: line %" PRId64
+                           ": number %d is missing, expected the 12 "
                            "numbers of a pose [R | t], row by row",
                            path, line, i + 1);
         text = end;
     }
     if (text[strspn(text, " \t\r")] != '\0')
         return SP_FAIL(SP_EDATA,
-                       "%s: line %" PRId64 ": more than the 12 numbers of a pose",
-                       path, line);
+                       "%s: line %" PRId64 ": more than the 12 numbers of a pose", path,
+                       line);
     return motion_is_rigid(to)
                ? SP_OK
                : SP_FAIL(SP_EDATA,
@@ -126,57 +127,51 @@ static char *next_line(char **text)
 static sp_status calib_read(const char *poses, vox_motion *tr, bool *has)
 {
     const size_t folder = (size_t)(sp_file_name(poses) - poses);
-    const size_t bytes = folder + sizeof "calib.txt";
-    char *path = malloc(bytes), *text = NULL, *line, *at;
+    SP_FREED char *path = NULL;
+    SP_FREED char *text = NULL;
+    char *line, *at;
     int64_t number = 0;
-    sp_status rc = SP_OK;
 
     *has = false;
-    if (!path)
-        return SP_FAIL(SP_EMEM, "%s: no memory for a path", poses);
-    snprintf(path, bytes, "%.*scalib.txt", (int)folder, poses);
+    SP_TRY(SP_NEW(&path, folder + sizeof "calib.txt", poses));
+    sprintf(path, "%.*scalib.txt", (int)folder, poses);
     if (access(path, F_OK) == 0)
-        rc = sp_file_read(path, &text, NULL);
-    for (at = text; rc == SP_OK && !*has && (line = next_line(&at));) {
+        SP_TRY(sp_file_read(path, &text, NULL));
+    for (at = text; !*has && (line = next_line(&at));) {
         number++;
         if (strncmp(line, "Tr:", 3) != 0 && strncmp(line, "Tr ", 3) != 0)
             continue;
-        rc = motion_read(path, number, line + 3, tr);
-        *has = rc == SP_OK;
+        SP_TRY(motion_read(path, number, line + 3, tr));
+        *has = true;
     }
-    free(text);
-    free(path);
-    return rc;
+    return SP_OK;
 }
 
 static sp_status poses_read(vox_sweeps *s, const char *path)
 {
     vox_motion tr, back, pose;
-    char *text = NULL, *at, *line;
+    SP_FREED char *text = NULL;
+    char *at, *line;
     bool has_tr;
-    sp_status rc;
 
     s->n_poses = 0;
     SP_TRY(calib_read(path, &tr, &has_tr));
     if (has_tr)
         back = motion_inverse(&tr);
     SP_TRY(sp_file_read_input(path, &text, NULL));
-    for (at = text, rc = SP_OK; rc == SP_OK && (line = next_line(&at));) {
+    for (at = text; (line = next_line(&at));) {
         if (line[strspn(line, " \t\r")] == '\0' && !at)
             break; /* an empty last line */
-        rc = motion_read(path, s->n_poses + 1, line, &pose);
-        if (rc == SP_OK && !sp_list_grow(&s->pose, s->n_poses, sizeof pose))
-            rc = SP_FAIL(SP_EMEM, "%s: no memory for poses", path);
-        if (rc != SP_OK)
-            break;
+        SP_TRY(motion_read(path, s->n_poses + 1, line, &pose));
+        if (!sp_list_grow(&s->pose, s->n_poses, sizeof pose))
+            return SP_FAIL(SP_EMEM, "%s: no memory for poses", path);
         if (has_tr) {
             pose = motion_of(&pose, &tr);
             pose = motion_of(&back, &pose);
         }
         s->pose[s->n_poses++] = pose;
     }
-    free(text);
-    return rc;
+    return SP_OK;
 }
 
 /* Makes the poses of a scan the table of `s`. */
@@ -267,9 +262,7 @@ sp_status vox_sweeps_find(vox_sweeps *s, const char *path, int age, char **to,
                        s->path, s->n_poses, k + 1, path);
     if (k < age)
         return SP_OK;
-    *to = malloc(bytes);
-    if (!*to)
-        return SP_FAIL(SP_EMEM, "%s: no memory for a path", path);
+    SP_TRY(SP_NEW(to, bytes, path));
     snprintf(*to, bytes, "%.*s%0*" PRId64 "%s", (int)(at - path), path, digits, k - age,
              at + digits);
     now = motion_inverse(&s->pose[k]);
@@ -292,8 +285,7 @@ sp_status vox_sweeps_tell(const vox_sweeps *s, sp_comm *comm)
     SP_TRY(sp_comm_allreduce(comm, SP_SCOPE_WORLD, &n, 1, SP_I64, SP_SUM));
     if (n == 0)
         return SP_OK;
-    SP_TRY(sp_comm_gather(comm, s->absent,
-                          s->absent ? strlen(s->absent) + 1 : 0,
+    SP_TRY(sp_comm_gather(comm, s->absent, s->absent ? strlen(s->absent) + 1 : 0,
                           (void **)&list, &bytes));
     if (comm->rank == 0)
         sp_log_warn("earlier scans that are not there, and are left out of their "

@@ -219,10 +219,7 @@ static sp_status find_hidden(const arguments *a, const vox_view_points *p,
     double lowest, highest;
 
     *n = 0;
-    *hidden = calloc((size_t)p->n + 1, 1);
-    if (!*hidden)
-        return SP_FAIL(SP_EMEM, "no memory for a picture of %lld points",
-                       (long long)p->n);
+    SP_TRY(SP_NEW(hidden, p->n, "the points of a picture"));
     /* Scans have stray points: one in a thousand may lie below the ground. */
     SP_TRY(view_find_range(p->xyz + 2, 3, p->n, 1000, &lowest, &highest));
     for (int64_t i = 0; i < p->n; i++) {
@@ -282,16 +279,12 @@ static sp_status view_draw(const arguments *a, const vox_view_points *p,
 
 static sp_status write_picture(const char *path, const sp_canvas *canvas)
 {
-    char *bytes = NULL;
+    SP_FREED char *bytes = NULL;
     size_t n;
-    sp_status rc;
 
     SP_TRY(sp_png_encode(canvas, &bytes, &n));
-    rc = sp_file_make_folder_of(path);
-    if (rc == SP_OK)
-        rc = sp_file_replace(path, bytes, n, 0);
-    free(bytes);
-    return rc;
+    SP_TRY(sp_file_make_folder_of(path));
+    return sp_file_replace(path, bytes, n, 0);
 }
 
 /* Loads the file that is named first, with the predictions that are named second. */

@@ -226,16 +226,13 @@ static sp_status view_take(reading *r, const sp_scan_points *block)
 
 static sp_status view_read_points(reading *r)
 {
-    sp_scan_points block = {0};
-    sp_status rc;
+    SP_CLOSED_BY(sp_scan_points_destroy) sp_scan_points block = {0};
 
     do {
-        rc = sp_scan_next(r->scan, SP_SCAN_BLOCK, &block);
-        if (rc == SP_OK)
-            rc = view_take(r, &block);
-    } while (rc == SP_OK && block.n > 0);
-    sp_scan_points_destroy(&block);
-    return rc;
+        SP_TRY(sp_scan_next(r->scan, SP_SCAN_BLOCK, &block));
+        SP_TRY(view_take(r, &block));
+    } while (block.n > 0);
+    return SP_OK;
 }
 
 static sp_status view_scan_choose_values(reading *r)

@@ -140,24 +140,19 @@ static sp_status match_classes(vox_view_points *points, sp_h5 *file, const char 
 static sp_status load_prediction(vox_view_points *points, const char *path,
                                  int64_t sample, bool has_labels)
 {
-    sp_h5 *file = NULL;
-    sp_status rc;
+    SP_CLOSED_BY(sp_h5_done) sp_h5 *file = NULL;
 
     SP_TRY(sp_h5_open(&file, path));
     if (!sp_h5_has(file, "/offsets") || !sp_h5_has(file, "/labels") ||
         sp_h5_has(file, "/coords"))
-        rc = SP_FAIL(SP_EDATA,
-                     "%s: no predictions: expected /offsets and /labels, and no "
-                     "/coords, which a shard has",
-                     path);
-    else
-        rc = has_labels ? SP_OK : take_classes(points, file);
-    if (rc == SP_OK)
-        rc = view_read_labels(points, file, path, sample);
-    if (rc == SP_OK && has_labels)
-        rc = match_classes(points, file, path);
-    sp_h5_close(file);
-    return rc;
+        return SP_FAIL(SP_EDATA,
+                       "%s: no predictions: expected /offsets and /labels, and no "
+                       "/coords, which a shard has",
+                       path);
+    if (!has_labels)
+        SP_TRY(take_classes(points, file));
+    SP_TRY(view_read_labels(points, file, path, sample));
+    return has_labels ? match_classes(points, file, path) : SP_OK;
 }
 
 /* ---- shards ---- */
@@ -286,22 +281,18 @@ sp_status vox_view_load_shard(vox_view_points *points, const vox_view_request *r
     char *path = (char *)(uintptr_t)request->path;
     const sp_strings patterns = {1, &path};
     const int64_t sample = request->sample < 0 ? 0 : request->sample;
-    sp_dataset set;
-    sp_sample s = {0};
-    sp_status rc = sp_dataset_open(&set, &patterns, NULL);
+    SP_CLOSED_BY(sp_dataset_close) sp_dataset set = {0};
+    SP_CLOSED_BY(sp_sample_destroy) sp_sample s = {0};
 
     assert(!points->xyz && "the points are zeroed");
     assert(request->sample >= -1);
-    if (rc == SP_OK && sample >= set.n_samples)
-        rc = SP_FAIL(SP_EUSAGE,
-                     "%s: sample %" PRId64 ": the file has %" PRId64
-                     " samples, numbered from 0",
-                     path, sample, set.n_samples);
-    if (rc == SP_OK)
-        rc = load_sample(points, request, &set, sample, &s);
-    sp_sample_destroy(&s);
-    sp_dataset_close(&set);
-    return rc;
+    SP_TRY(sp_dataset_open(&set, &patterns, NULL));
+    if (sample >= set.n_samples)
+        return SP_FAIL(SP_EUSAGE,
+                       "%s: sample %" PRId64 ": the file has %" PRId64
+                       " samples, numbered from 0",
+                       path, sample, set.n_samples);
+    return load_sample(points, request, &set, sample, &s);
 }
 
 void vox_view_destroy(vox_view_points *points)
