@@ -11,6 +11,7 @@
  * Every dataset carries crc32c over its bytes; the root's is over the other attributes,
  * in alphabetical order, each its name and its bytes.
  */
+#include "base/sp_list.h"
 #include "checkpoint/sp_calibration.h"
 #include "checkpoint/sp_checkpoint_internal.h"
 #include "data/sp_recipe.h"
@@ -195,6 +196,33 @@ static sp_status checkpoint_write_all(sp_h5 *file, const sp_graph *graph,
     return sp_checkpoint_write_rows(file, normalization);
 }
 
+/* Creates the file under a temporary name, temporary [PATH_MAX]. */
+static sp_status checkpoint_create(sp_h5 **file, char *temporary, const char *path)
+{
+    if (snprintf(temporary, PATH_MAX, "%s" SP_FILE_UNFINISHED, path) >= PATH_MAX)
+        return SP_FAIL(SP_EIO, "%s: the path is too long", path);
+    return sp_h5_create(file, temporary);
+}
+
+/* Closes the file that was written with this status, reads it back if it has checksums,
+ * and gives it its name; removes it after a failure. */
+static sp_status checkpoint_finish(sp_h5 *file, const char *temporary, const char *path,
+                                   bool has_sums, int64_t step, sp_status rc)
+{
+    const sp_status end = sp_h5_close(file);
+
+    rc = rc == SP_OK ? end : rc;
+    if (rc == SP_OK && has_sums)
+        rc = sp_checkpoint_verify_written(temporary);
+    sp_fault_at("verified", step);
+    if (rc == SP_OK)
+        rc = sp_file_rename(temporary, path);
+    if (rc != SP_OK)
+        unlink(temporary);
+    sp_fault_at("renamed", step);
+    return rc;
+}
+
 sp_status sp_checkpoint_write(const char *path, const sp_graph *graph,
                               const sp_checkpoint_state *state,
                               const sp_normalization *normalization,
@@ -202,47 +230,29 @@ sp_status sp_checkpoint_write(const char *path, const sp_graph *graph,
 {
     char temporary[PATH_MAX];
     sp_h5 *file;
-    sp_status rc, end;
 
     assert(path && state->deck && arrays);
     assert(state->step >= 0 && state->at.epoch >= 0 && state->at.position >= 0);
-    if (snprintf(temporary, sizeof temporary, "%s" SP_FILE_UNFINISHED, path) >=
-        (int)sizeof temporary)
-        return SP_FAIL(SP_EIO, "%s: the path is too long", path);
-    SP_TRY(sp_h5_create(&file, temporary));
-    rc = checkpoint_write_all(file, graph, state, normalization, arrays);
-    end = sp_h5_close(file);
-    rc = rc == SP_OK ? end : rc;
-    if (rc == SP_OK)
-        rc = sp_checkpoint_verify_written(temporary);
-    sp_fault_at("verified", state->step);
-    if (rc == SP_OK)
-        rc = sp_file_rename(temporary, path);
-    if (rc != SP_OK)
-        unlink(temporary);
-    sp_fault_at("renamed", state->step);
-    return rc;
+    SP_TRY(checkpoint_create(&file, temporary, path));
+    return checkpoint_finish(
+        file, temporary, path, true, state->step,
+        checkpoint_write_all(file, graph, state, normalization, arrays));
 }
 
 static sp_status copy_array(sp_h5 *from, const char *name, sp_h5 *to)
 {
+    SP_FREED char *data = NULL;
     sp_h5_shape shape;
     size_t bytes;
-    void *data;
-    sp_status rc;
 
     SP_TRY(sp_h5_shape_of(from, name, &shape));
     bytes = (size_t)shape.type.size;
     for (int i = 0; i < shape.rank; i++)
         bytes *= (size_t)shape.dim[i];
-    data = malloc(bytes + 1);
-    rc = data ? sp_h5_read_rows(from, name, 0, shape.dim[0], data)
-              : SP_FAIL(SP_EMEM, "%s: no memory to copy it", sp_h5_path(from));
-    if (rc == SP_OK)
-        rc = sp_checkpoint_write_array(to, name, shape.type, shape.rank, shape.dim,
-                                       data, bytes);
-    free(data);
-    return rc;
+    SP_TRY(SP_NEW(&data, bytes, name));
+    SP_TRY(sp_h5_read_rows(from, name, 0, shape.dim[0], data));
+    return sp_checkpoint_write_array(to, name, shape.type, shape.rank, shape.dim, data,
+                                     bytes);
 }
 
 /* Copies the datasets of a checkpoint, all but the calibration. */
@@ -262,48 +272,28 @@ static sp_status copy_arrays(sp_h5 *from, sp_h5 *to)
 
 static sp_status copy_all(sp_h5 *from, sp_h5 *to, const sp_calibration *calibration)
 {
-    sp_checkpoint_state state;
-    sp_normalization norm;
-    sp_status rc = sp_checkpoint_read_open_state(from, &state, &norm);
+    SP_CLOSED_BY(sp_checkpoint_state_destroy) sp_checkpoint_state state = {0};
+    SP_CLOSED_BY(sp_normalization_destroy) sp_normalization norm = {0};
 
-    if (rc == SP_OK)
-        rc = sp_checkpoint_write_root(to, &state, &norm);
-    if (rc == SP_OK)
-        rc = copy_arrays(from, to);
-    if (rc == SP_OK)
-        rc = sp_recipe_write(to, norm.recipe);
-    if (rc == SP_OK)
-        rc = sp_calibration_write(to, calibration);
-    sp_checkpoint_state_destroy(&state);
-    sp_normalization_destroy(&norm);
-    return rc;
+    SP_TRY(sp_checkpoint_read_open_state(from, &state, &norm));
+    SP_TRY(sp_checkpoint_write_root(to, &state, &norm));
+    SP_TRY(copy_arrays(from, to));
+    SP_TRY(sp_recipe_write(to, norm.recipe));
+    return sp_calibration_write(to, calibration);
 }
 
 sp_status sp_checkpoint_write_calibration(const char *path,
                                           const sp_calibration *calibration)
 {
+    SP_CLOSED_BY(sp_h5_done) sp_h5 *from = NULL;
     char temporary[PATH_MAX];
-    sp_h5 *from, *to = NULL;
-    sp_status rc, end;
+    sp_h5 *to;
 
     assert(path && calibration);
-    if (snprintf(temporary, sizeof temporary, "%s" SP_FILE_UNFINISHED, path) >=
-        (int)sizeof temporary)
-        return SP_FAIL(SP_EIO, "%s: the path is too long", path);
     SP_TRY(sp_checkpoint_open(&from, path, SP_INTACT));
-    rc = sp_h5_create(&to, temporary);
-    if (rc == SP_OK)
-        rc = copy_all(from, to, calibration);
-    end = sp_h5_close(to);
-    rc = rc == SP_OK ? end : rc;
-    sp_h5_close(from);
-    if (rc == SP_OK)
-        rc = sp_checkpoint_verify_written(temporary);
-    if (rc == SP_OK)
-        rc = sp_file_rename(temporary, path);
-    if (rc != SP_OK)
-        unlink(temporary);
-    return rc;
+    SP_TRY(checkpoint_create(&to, temporary, path));
+    return checkpoint_finish(to, temporary, path, true, 0,
+                             copy_all(from, to, calibration));
 }
 
 static sp_status write_foreign(sp_h5 *file, const sp_graph *graph, const float *param,
@@ -327,21 +317,11 @@ sp_status sp_checkpoint_write_weights(const char *path, const sp_graph *graph,
 {
     char temporary[PATH_MAX];
     sp_h5 *file;
-    sp_status rc, end;
 
     assert(path && graph && param);
-    if (snprintf(temporary, sizeof temporary, "%s" SP_FILE_UNFINISHED, path) >=
-        (int)sizeof temporary)
-        return SP_FAIL(SP_EIO, "%s: the path is too long", path);
-    SP_TRY(sp_h5_create(&file, temporary));
-    rc = write_foreign(file, graph, param, running, has);
-    end = sp_h5_close(file);
-    rc = rc == SP_OK ? end : rc;
-    if (rc == SP_OK)
-        rc = sp_file_rename(temporary, path);
-    if (rc != SP_OK)
-        unlink(temporary);
-    return rc;
+    SP_TRY(checkpoint_create(&file, temporary, path));
+    return checkpoint_finish(file, temporary, path, false, 0,
+                             write_foreign(file, graph, param, running, has));
 }
 
 /* ---- reading ---- */
@@ -349,14 +329,11 @@ sp_status sp_checkpoint_write_weights(const char *path, const sp_graph *graph,
 sp_status sp_checkpoint_read_state(const char *path, sp_checkpoint_state *state,
                                    sp_normalization *normalization)
 {
-    sp_h5 *file;
-    sp_status rc;
+    SP_CLOSED_BY(sp_h5_done) sp_h5 *file = NULL;
 
     assert(path && state);
     SP_TRY(sp_h5_open(&file, path));
-    rc = sp_checkpoint_read_open_state(file, state, normalization);
-    sp_h5_close(file);
-    return rc;
+    return sp_checkpoint_read_open_state(file, state, normalization);
 }
 
 sp_status sp_checkpoint_read_open_state(sp_h5 *file, sp_checkpoint_state *state,
@@ -504,14 +481,10 @@ sp_status sp_checkpoint_read(const char *path, const sp_graph *graph, float *par
                              float *running, sp_optim *optim,
                              sp_checkpoint_state *state)
 {
-    sp_h5 *file;
-    sp_status rc;
+    SP_CLOSED_BY(sp_h5_done) sp_h5 *file = NULL;
 
     assert(path && graph && param);
     SP_TRY(sp_h5_open(&file, path));
-    rc = read_training(file, graph, param, running, optim);
-    if (rc == SP_OK && state)
-        rc = sp_checkpoint_read_open_state(file, state, NULL);
-    sp_h5_close(file);
-    return rc;
+    SP_TRY(read_training(file, graph, param, running, optim));
+    return state ? sp_checkpoint_read_open_state(file, state, NULL) : SP_OK;
 }

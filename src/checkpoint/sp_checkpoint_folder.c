@@ -13,9 +13,9 @@
 #include "base/sp_file.h"
 #include "base/sp_list.h"
 #include "base/sp_log.h"
+#include "checkpoint/sp_checkpoint.h"
 #include "data/sp_shard.h"
 #include "h5/sp_h5.h"
-#include "checkpoint/sp_checkpoint.h"
 
 enum { LOOKS = 100 }; /* at a folder while a run replaces files in it */
 
@@ -91,18 +91,22 @@ static void path_of_step(char path[PATH_MAX], const char *dir, int64_t step)
 }
 
 /* Opens a file that a run on this data set may continue from; `on` NULL: any run. */
+static sp_status check_for(sp_h5 *file, const char *path, const sp_dataset *on)
+{
+    SP_CLOSED_BY(sp_checkpoint_state_destroy) sp_checkpoint_state state = {0};
+
+    SP_TRY(sp_checkpoint_read_open_state(file, &state, NULL));
+    return state.data_hash == on->hash
+               ? sp_checkpoint_check_place(path, &state, on->n_samples)
+               : SP_OK;
+}
+
 static sp_status open_for(sp_h5 **file, const char *path, const sp_dataset *on)
 {
-    sp_checkpoint_state state = {0};
     sp_status rc;
 
     SP_TRY(sp_checkpoint_open(file, path, on ? SP_FINITE : SP_INTACT));
-    if (!on)
-        return SP_OK;
-    rc = sp_checkpoint_read_open_state(*file, &state, NULL);
-    if (rc == SP_OK && state.data_hash == on->hash)
-        rc = sp_checkpoint_check_place(path, &state, on->n_samples);
-    sp_checkpoint_state_destroy(&state);
+    rc = on ? check_for(*file, path, on) : SP_OK;
     if (rc != SP_OK) {
         sp_h5_close(*file);
         *file = NULL;
@@ -241,26 +245,24 @@ static sp_status set_aside(const char *path)
 sp_status sp_checkpoint_set_newer_aside(const char *dir, int64_t step, int *n)
 {
     char path[PATH_MAX];
-    int64_t *steps;
-    sp_status rc = SP_OK;
+    SP_FREED int64_t *steps = NULL;
     int all;
 
     assert(step >= 0 && n);
     SP_TRY(list_steps(dir, &steps, &all));
-    for (*n = 0; *n < all && steps[*n] > step && rc == SP_OK; ++*n) {
+    for (*n = 0; *n < all && steps[*n] > step; ++*n) {
         path_of_step(path, dir, steps[*n]);
-        rc = set_aside(path);
+        SP_TRY(set_aside(path));
     }
-    free(steps);
-    return rc;
+    return SP_OK;
 }
 
 sp_status sp_checkpoint_check_best(const char *dir, int64_t step, bool *has_best)
 {
-    sp_checkpoint_state state = {0};
-    sp_normalization norm = {0};
+    SP_CLOSED_BY(sp_checkpoint_state_destroy) sp_checkpoint_state state = {0};
+    SP_CLOSED_BY(sp_normalization_destroy) sp_normalization norm = {0};
+    SP_CLOSED_BY(sp_h5_done) sp_h5 *file = NULL;
     char path[PATH_MAX];
-    sp_h5 *file;
     sp_status rc;
 
     assert(step >= 0 && has_best);
@@ -269,23 +271,17 @@ sp_status sp_checkpoint_check_best(const char *dir, int64_t step, bool *has_best
     if (checkpoint_folder_is_absent(path))
         return SP_OK;
     rc = sp_checkpoint_open(&file, path, SP_FINITE);
-    if (rc == SP_OK) {
+    if (rc == SP_OK)
         rc = sp_checkpoint_read_open_state(file, &state, &norm);
-        sp_h5_close(file);
-    }
-    *has_best = rc == SP_OK && state.step <= step;
     if (is_of_system(rc))
-        rc = skip_damaged(path, rc);
-    else if (rc != SP_OK)
+        return skip_damaged(path, rc);
+    *has_best = rc == SP_OK && state.step <= step;
+    if (rc != SP_OK)
         sp_log_warn0("a checkpoint that cannot be continued was renamed to *.old: %s",
                      sp_error_last()->message);
     else if (!*has_best)
         sp_log_info("%s: of a later step (%lld), renamed to *.old", path,
                     (long long)state.step);
-    sp_checkpoint_state_destroy(&state);
-    sp_normalization_destroy(&norm);
-    if (is_of_system(rc))
-        return rc;
     return *has_best ? SP_OK : set_aside(path);
 }
 

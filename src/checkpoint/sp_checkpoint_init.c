@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "data/sp_shard.h"
 #include "checkpoint/sp_checkpoint_internal.h"
+#include "data/sp_shard.h"
 
 enum { MAX_PATH = 256 };
 
@@ -62,66 +62,53 @@ static sp_status check_init_columns(sp_h5 *file, const sp_graph *graph,
 {
     const int first = graph->n_params > 0 ? graph->param[0].node : 0;
     const char *name = graph->node[first].name;
-    sp_checkpoint_state state = {0};
-    sp_normalization model = {0};
+    SP_CLOSED_BY(sp_checkpoint_state_destroy) sp_checkpoint_state state = {0};
+    SP_CLOSED_BY(sp_normalization_destroy) sp_normalization model = {0};
     char theirs[300], ours[300];
-    sp_status rc = sp_checkpoint_read_open_state(file, &state, &model);
 
-    if (rc == SP_OK && model.name && model.n_columns != data->n_columns &&
-        !sp_graph_is_named(skip, name) && others_fit(file, graph, first, skip)) {
-        sp_dataset_print_names(theirs, sizeof theirs, model.n_columns, model.name,
-                               NULL);
-        sp_dataset_print_names(ours, sizeof ours, data->n_columns, data->name, NULL);
-        rc = SP_FAIL(SP_EDATA,
-                     "%s: the model has the feature columns %s, the data %s: name the "
-                     "model's by data.features, or add \"%s\" to run.init_skip, and "
-                     "this layer begins afresh",
-                     sp_h5_path(file), theirs, ours, name);
-    }
-    sp_checkpoint_state_destroy(&state);
-    sp_normalization_destroy(&model);
-    return rc;
+    SP_TRY(sp_checkpoint_read_open_state(file, &state, &model));
+    if (!model.name || model.n_columns == data->n_columns ||
+        sp_graph_is_named(skip, name) || !others_fit(file, graph, first, skip))
+        return SP_OK;
+    sp_dataset_print_names(theirs, sizeof theirs, model.n_columns, model.name, NULL);
+    sp_dataset_print_names(ours, sizeof ours, data->n_columns, data->name, NULL);
+    return SP_FAIL(SP_EDATA,
+                   "%s: the model has the feature columns %s, the data %s: name the "
+                   "model's by data.features, or add \"%s\" to run.init_skip, and "
+                   "this layer begins afresh",
+                   sp_h5_path(file), theirs, ours, name);
 }
 
 /* The groups of the weights that the deck of the file says. */
 static sp_status find_groups(sp_h5 *file, const char *path, const char **params,
                              const char **buffers)
 {
-    sp_checkpoint_state state = {0};
+    SP_CLOSED_BY(sp_checkpoint_state_destroy) sp_checkpoint_state state = {0};
+    SP_CLOSED_BY(sp_config_destroy) sp_config config = {0};
     sp_weights_use use = SP_WEIGHTS_PLAIN;
-    sp_config config;
-    sp_status rc = sp_checkpoint_read_open_state(file, &state, NULL);
 
-    if (rc == SP_OK && state.deck) {
-        rc = sp_checkpoint_config(&config, &state, path);
+    SP_TRY(sp_checkpoint_read_open_state(file, &state, NULL));
+    if (state.deck) {
+        SP_TRY(sp_checkpoint_config(&config, &state, path));
         use = config.run.weights;
-        sp_config_destroy(&config);
     }
-    sp_checkpoint_state_destroy(&state);
-    return rc == SP_OK ? sp_checkpoint_groups(file, use, params, buffers) : rc;
+    return sp_checkpoint_groups(file, use, params, buffers);
 }
 
 sp_status sp_checkpoint_read_init(const char *path, const sp_graph *graph,
                                   const sp_normalization *data, const sp_strings *skip,
                                   float *param, float *running)
 {
+    SP_CLOSED_BY(sp_h5_done) sp_h5 *file = NULL;
     const char *params, *buffers;
-    sp_h5 *file;
-    sp_status rc;
 
     assert(path && graph && data && skip && param);
     SP_TRY(sp_h5_open(&file, path));
-    rc = check_init_columns(file, graph, skip, data);
-    if (rc == SP_OK)
-        rc = check_init_classes(file, graph, skip);
-    if (rc == SP_OK)
-        rc = find_groups(file, path, &params, &buffers);
-    if (rc == SP_OK)
-        rc = sp_checkpoint_read_group(file, params, graph->param, graph->n_params,
-                                      skip, param);
-    if (rc == SP_OK)
-        rc = sp_checkpoint_read_group(file, buffers, graph->buffer, graph->n_buffers,
-                                      skip, running);
-    sp_h5_close(file);
-    return rc;
+    SP_TRY(check_init_columns(file, graph, skip, data));
+    SP_TRY(check_init_classes(file, graph, skip));
+    SP_TRY(find_groups(file, path, &params, &buffers));
+    SP_TRY(sp_checkpoint_read_group(file, params, graph->param, graph->n_params, skip,
+                                    param));
+    return sp_checkpoint_read_group(file, buffers, graph->buffer, graph->n_buffers,
+                                    skip, running);
 }

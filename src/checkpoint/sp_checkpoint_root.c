@@ -112,16 +112,13 @@ sp_status sp_checkpoint_write_root(sp_h5 *file, const sp_checkpoint_state *state
 
 sp_status sp_checkpoint_check_format(sp_h5 *file)
 {
+    SP_FREED char *format = NULL;
     int64_t version;
-    char *format;
-    sp_status rc = SP_OK;
 
     SP_TRY(sp_h5_attr_read_text(file, "/", "format", &format));
     if (strcmp(format, FORMAT) != 0)
-        rc = SP_FAIL(SP_EDATA, "%s: format \"%s\", expected \"" FORMAT "\"",
-                     sp_h5_path(file), format);
-    free(format);
-    SP_TRY(rc);
+        return SP_FAIL(SP_EDATA, "%s: format \"%s\", expected \"" FORMAT "\"",
+                       sp_h5_path(file), format);
     SP_TRY(sp_h5_attr_read_int(file, "/", "version", &version));
     if (version != VERSION)
         return SP_FAIL(SP_EDATA, "%s: version %lld, expected %d", sp_h5_path(file),
@@ -168,20 +165,18 @@ static sp_status check_state(sp_h5 *file, const sp_checkpoint_state *s)
 
 sp_status sp_checkpoint_check_deck(const char *path, const sp_checkpoint_state *state)
 {
-    sp_config config;
-    sp_status rc = sp_config_parse(&config, state->deck, path, 0, NULL);
-    const int64_t seed = config.train.seed;
+    SP_CLOSED_BY(sp_config_destroy) sp_config config = {0};
+    const sp_status rc = sp_config_parse(&config, state->deck, path, 0, NULL);
 
     assert(state->deck);
-    sp_config_destroy(&config);
     if (rc == SP_EUSAGE)
         return SP_OK;
     SP_TRY(rc);
-    if (state->seed != seed)
+    if (state->seed != config.train.seed)
         return SP_FAIL(SP_EDATA,
                        "%s: attribute seed is %lld, expected %lld (train.seed of the "
                        "deck in it)",
-                       path, (long long)state->seed, (long long)seed);
+                       path, (long long)state->seed, (long long)config.train.seed);
     return SP_OK;
 }
 

@@ -108,25 +108,28 @@ static sp_status verify_dataset(sp_h5 *file, const char *name, bool is_checkpoin
     return is_checkpoint ? sp_checkpoint_check_crc(file, name, crc) : SP_OK;
 }
 
+/* Reads and checks all but the datasets of parameters. */
+static sp_status verify_root(sp_h5 *file, bool is_checkpoint)
+{
+    SP_CLOSED_BY(sp_checkpoint_state_destroy) sp_checkpoint_state state = {0};
+    SP_CLOSED_BY(sp_normalization_destroy) sp_normalization norm = {0};
+
+    SP_TRY(sp_checkpoint_read_root(file, &state, &norm));
+    if (state.deck)
+        SP_TRY(sp_checkpoint_check_deck(sp_h5_path(file), &state));
+    return is_checkpoint ? sp_checkpoint_read_rows(file, &norm) : SP_OK;
+}
+
 static sp_status verify_all(sp_h5 *file, bool is_checkpoint,
                             sp_checkpoint_demand demand)
 {
-    sp_checkpoint_state state;
-    sp_normalization norm = {0};
     char **names;
-    sp_status rc;
-    int i, n;
+    sp_status rc = SP_OK;
+    int n;
 
-    rc = sp_checkpoint_read_root(file, &state, &norm);
-    if (rc == SP_OK && state.deck)
-        rc = sp_checkpoint_check_deck(sp_h5_path(file), &state);
-    if (rc == SP_OK && is_checkpoint)
-        rc = sp_checkpoint_read_rows(file, &norm);
-    sp_checkpoint_state_destroy(&state);
-    sp_normalization_destroy(&norm);
-    SP_TRY(rc);
+    SP_TRY(verify_root(file, is_checkpoint));
     SP_TRY(sp_h5_list(file, &names, &n));
-    for (i = 0, rc = SP_OK; i < n && rc == SP_OK; i++)
+    for (int i = 0; i < n && rc == SP_OK; i++)
         if (is_checkpoint || is_ours(names[i]))
             rc = verify_dataset(file, names[i], is_checkpoint, demand);
     sp_h5_list_free(names, n);

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
+
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -57,22 +59,15 @@ static sp_status replica_judge(const int64_t *sums, int n, int64_t step)
 
 sp_status sp_replica_check(sp_comm *comm, const float *data, int64_t n, int64_t step)
 {
-    int64_t *sums;
-    sp_status rc;
+    SP_FREED int64_t *sums = NULL;
 
     assert(n >= 0 && (data || n == 0));
     if (comm->size == 1)
         return SP_OK;
-    sums = calloc((size_t)comm->size, sizeof *sums);
-    SP_TRY(sp_comm_agree(
-        comm,
-        sums ? SP_OK
-             : SP_FAIL(SP_EMEM, "no memory for the checksums of the ranks' weights")));
+    SP_TRY(
+        sp_comm_agree(comm, SP_NEW(&sums, comm->size, "the checksums of the weights")));
     sums[comm->rank] = (int64_t)XXH3_64bits(data, (size_t)n * sizeof *data);
-    rc = sp_comm_allreduce(comm, SP_SCOPE_WORLD, sums, (size_t)comm->size, SP_I64,
-                           SP_SUM);
-    if (rc == SP_OK)
-        rc = replica_judge(sums, comm->size, step);
-    free(sums);
-    return rc;
+    SP_TRY(sp_comm_allreduce(comm, SP_SCOPE_WORLD, sums, (size_t)comm->size, SP_I64,
+                             SP_SUM));
+    return replica_judge(sums, comm->size, step);
 }

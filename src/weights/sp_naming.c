@@ -348,8 +348,7 @@ sp_status sp_naming_open(sp_naming *naming, const char *word, const sp_layout *l
 {
     static const char *const words[] = {"ours",    "me",     "pointcept",
                                         "mmdet3d", "spvnas", "openpcseg"};
-    char *text;
-    sp_status rc;
+    SP_FREED char *text = NULL;
 
     assert(word && layout);
     *naming = (sp_naming){.kind = SP_NAMING_MAP, .layout = *layout};
@@ -362,9 +361,7 @@ sp_status sp_naming_open(sp_naming *naming, const char *word, const sp_layout *l
         return SP_FAIL(SP_EUSAGE,
                        "--names %s: expected " SP_NAMING_WORDS ", or a map file: %s",
                        word, sp_error_last()->message);
-    rc = read_rules(naming, word, text);
-    free(text);
-    return rc;
+    return read_rules(naming, word, text);
 }
 
 void sp_naming_close(sp_naming *naming)

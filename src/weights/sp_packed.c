@@ -249,22 +249,24 @@ static sp_status parse_model(sp_weights_model *m, packed_header *h,
     return read_numbers(parts, h, m);
 }
 
+/* Reads the file; *h is freed by the caller, after a failure too. */
+static sp_status read_packed(sp_weights_model *m, packed_header *h, const char *path)
+{
+    SP_FREED char *bytes = NULL;
+    packed_parts parts;
+    size_t n;
+
+    SP_TRY(sp_file_read(path, &bytes, &n));
+    SP_TRY(split_file(&parts, path, bytes, n));
+    return parse_model(m, h, &parts);
+}
+
 sp_status sp_packed_read(sp_weights_model *m, const char *path)
 {
-    packed_header h = {0};
-    packed_parts parts;
-    char *bytes;
-    size_t n;
-    sp_status rc;
+    SP_CLOSED_BY(sp_packed_free_header) packed_header h = {0};
 
     memset(m, 0, sizeof *m);
-    SP_TRY(sp_file_read(path, &bytes, &n));
-    rc = split_file(&parts, path, bytes, n);
-    if (rc == SP_OK)
-        rc = parse_model(m, &h, &parts);
-    sp_packed_free_header(&h);
-    free(bytes);
-    return rc;
+    return read_packed(m, &h, path);
 }
 
 /* ---- use ---- */
@@ -321,21 +323,10 @@ static void print_header(const packed_header *h, const sp_weights_model *m, FILE
 
 sp_status sp_packed_print(const char *path, FILE *to)
 {
-    sp_weights_model m = {0};
-    packed_header h = {0};
-    packed_parts parts;
-    char *bytes;
-    size_t n;
-    sp_status rc;
+    SP_CLOSED_BY(sp_weights_model_close) sp_weights_model m = {0};
+    SP_CLOSED_BY(sp_packed_free_header) packed_header h = {0};
 
-    SP_TRY(sp_file_read(path, &bytes, &n));
-    rc = split_file(&parts, path, bytes, n);
-    if (rc == SP_OK)
-        rc = parse_model(&m, &h, &parts);
-    if (rc == SP_OK)
-        print_header(&h, &m, to);
-    sp_packed_free_header(&h);
-    sp_weights_model_close(&m);
-    free(bytes);
-    return rc;
+    SP_TRY(read_packed(&m, &h, path));
+    print_header(&h, &m, to);
+    return SP_OK;
 }

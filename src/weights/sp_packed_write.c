@@ -42,21 +42,17 @@ static sp_status make_deck(const sp_weights_model *m, sp_precision precision,
 {
     static const char *const more[] = {"net.bn_momentum", "train.precision",
                                        "train.bf16_sums", NULL};
-    sp_config from = {0}, to = {0};
-    sp_status rc = sp_config_copy(&from, &m->config);
+    SP_CLOSED_BY(sp_config_destroy) sp_config from = {0};
+    SP_CLOSED_BY(sp_config_destroy) sp_config to = {0};
 
-    if (rc == SP_OK)
-        rc = sp_config_read(&to, NULL, 0, NULL);
+    SP_TRY(sp_config_copy(&from, &m->config));
+    SP_TRY(sp_config_read(&to, NULL, 0, NULL));
     from.train.precision = precision;
-    for (const char *const *key = sp_config_kept_by_model; rc == SP_OK && *key; key++)
+    for (const char *const *key = sp_config_kept_by_model; *key; key++)
         sp_config_take(&to, &from, *key);
-    for (const char *const *key = more; rc == SP_OK && *key; key++)
+    for (const char *const *key = more; *key; key++)
         sp_config_take(&to, &from, *key);
-    if (rc == SP_OK)
-        rc = sp_config_to_text(&to, text);
-    sp_config_destroy(&from);
-    sp_config_destroy(&to);
-    return rc;
+    return sp_config_to_text(&to, text);
 }
 
 static sp_status name_list(char ***list, int n, const char *word)
@@ -99,26 +95,20 @@ static sp_status copy_norm(const sp_weights_model *m, sp_normalization *to)
 static sp_status write_header(sp_serial *serial, const sp_weights_model *m,
                               sp_precision precision)
 {
+    SP_CLOSED_BY(sp_packed_free_header)
     packed_header h = {.program = strdup(PACKAGE_STRING),
                        .source = strdup(sp_file_name(m->path)),
                        .precision = precision};
-    sp_weights_model head = {.state = m->state};
-    sp_status rc = make_rows(m, precision, &h);
+    SP_CLOSED_BY(sp_weights_model_close) sp_weights_model head = {.state = m->state};
 
     head.state.deck = NULL;
-    if (rc == SP_OK)
-        rc = make_deck(m, precision, &head.state.deck);
-    if (rc == SP_OK)
-        rc = copy_norm(m, &head.norm);
-    if (rc == SP_OK) {
-        head.norm.calibration = m->norm.calibration; /* borrowed */
-        sp_packed_serialize_header(serial, &h, &head);
-        head.norm.calibration = NULL;
-        rc = serial->rc;
-    }
-    sp_packed_free_header(&h);
-    sp_weights_model_close(&head);
-    return rc;
+    SP_TRY(make_rows(m, precision, &h));
+    SP_TRY(make_deck(m, precision, &head.state.deck));
+    SP_TRY(copy_norm(m, &head.norm));
+    head.norm.calibration = m->norm.calibration; /* borrowed */
+    sp_packed_serialize_header(serial, &h, &head);
+    head.norm.calibration = NULL;
+    return serial->rc;
 }
 
 static unsigned char *put_param(const sp_graph *graph, const sp_param *p,
@@ -156,11 +146,9 @@ static sp_status write_model(const char *path, const sp_weights_model *m,
 {
     const size_t n = sp_packed_count_bytes(&m->graph, precision);
     const size_t begin = sp_multiple(SP_PACKED_HEAD + header->size, SP_PACKED_ALIGNED);
-    unsigned char *file = calloc(1, begin + n + 1);
-    sp_status rc;
+    SP_FREED unsigned char *file = NULL;
 
-    if (!file)
-        return SP_FAIL(SP_EMEM, "%s: no memory for %zu bytes", path, begin + n);
+    SP_TRY(SP_NEW(&file, begin + n, path));
     memcpy(file, SP_PACKED_MAGIC, 8);
     sp_put64(file + 16, header->size);
     sp_put64(file + 24, n);
@@ -168,9 +156,7 @@ static sp_status write_model(const char *path, const sp_weights_model *m,
     put_numbers(m, precision, file + begin);
     sp_put32(file + 8, sp_packed_header_crc(file, begin));
     sp_put32(file + 12, sp_crc32c(0, file + begin, n));
-    rc = sp_file_replace(path, (char *)file, begin + n, 0);
-    free(file);
-    return rc;
+    return sp_file_replace(path, (char *)file, begin + n, 0);
 }
 
 sp_status sp_packed_write(const char *path, const sp_weights_model *m,

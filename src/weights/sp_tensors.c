@@ -226,9 +226,7 @@ static int compare_names(const void *a, const void *b)
 /* Sorts the names. With two tensors of one name the choice would be arbitrary. */
 static sp_status sort_names(sp_tensors *file)
 {
-    file->by_name = malloc((size_t)(file->n + 1) * sizeof *file->by_name);
-    if (!file->by_name)
-        return SP_FAIL(SP_EMEM, "%s: no memory for its names", file->path);
+    SP_TRY(SP_NEW(&file->by_name, file->n, file->path));
     for (int i = 0; i < file->n; i++)
         file->by_name[i] = &file->at[i];
     qsort(file->by_name, (size_t)file->n, sizeof *file->by_name, compare_names);

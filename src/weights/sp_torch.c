@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
 #include "base/sp_number.h"
 
 enum {
@@ -363,24 +364,19 @@ static sp_status run_old_pickles(sp_tensors *file, sp_pickle *p, int *object, in
 
 sp_status sp_torch_old_parse(sp_tensors *file)
 {
+    SP_CLOSED_BY(sp_pickle_destroy)
     sp_pickle p = {.path = file->path,
                    .bytes = (const unsigned char *)file->bytes,
                    .n_bytes = file->n_bytes};
+    SP_FREED old_storage *storage = NULL;
     old_file old = {.file = file};
     int object = -1, keys = -1;
     size_t at = 0;
-    sp_status rc;
 
     file->container = "PyTorch before 1.6";
-    rc = run_old_pickles(file, &p, &object, &keys, &at);
-    if (rc == SP_OK) {
-        old.storage = calloc((size_t)p.value[keys].count + 1, sizeof *old.storage);
-        rc = old.storage ? place_old_storages(&old, &p, keys, at)
-                         : SP_FAIL(SP_EMEM, "%s: no memory", file->path);
-    }
-    if (rc == SP_OK)
-        rc = sp_torch_collect(file, &p, find_old_storage, &old);
-    free(old.storage);
-    sp_pickle_destroy(&p);
-    return rc;
+    SP_TRY(run_old_pickles(file, &p, &object, &keys, &at));
+    SP_TRY(SP_NEW(&storage, p.value[keys].count, file->path));
+    old.storage = storage;
+    SP_TRY(place_old_storages(&old, &p, keys, at));
+    return sp_torch_collect(file, &p, find_old_storage, &old);
 }

@@ -234,9 +234,8 @@ static sp_status find_pickle(zip_file *z, const zip_member **found)
 static sp_status parse_zip(sp_tensors *file, zip_file *z)
 {
     const zip_member *pickle = NULL, *order;
-    sp_pickle p = {.path = file->path};
+    SP_CLOSED_BY(sp_pickle_destroy) sp_pickle p = {.path = file->path};
     size_t end;
-    sp_status rc;
 
     SP_TRY(read_directory(z));
     SP_TRY(find_pickle(z, &pickle));
@@ -247,11 +246,8 @@ static sp_status parse_zip(sp_tensors *file, zip_file *z)
                      "big");
     p.bytes = pickle->bytes;
     p.n_bytes = pickle->n_bytes;
-    rc = sp_pickle_run(&p, 0, &end);
-    if (rc == SP_OK)
-        rc = sp_torch_collect(file, &p, find_zip_storage, z);
-    sp_pickle_destroy(&p);
-    return rc;
+    SP_TRY(sp_pickle_run(&p, 0, &end));
+    return sp_torch_collect(file, &p, find_zip_storage, z);
 }
 
 sp_status sp_torch_zip_parse(sp_tensors *file)

@@ -114,46 +114,37 @@ static sp_status print_arrays(sp_h5 *file, const char *path)
 
 static sp_status list_h5(const char *path)
 {
-    sp_h5 *file;
-    sp_status rc;
+    SP_CLOSED_BY(sp_h5_done) sp_h5 *file = NULL;
 
     SP_TRY(sp_h5_open(&file, path));
-    rc = print_arrays(file, path);
-    sp_h5_close(file);
-    return rc;
+    return print_arrays(file, path);
 }
 
 static sp_status list_weights(const char *path, const weights_options *o)
 {
-    sp_tensors file;
-    sp_status rc;
+    SP_CLOSED_BY(sp_tensors_close) sp_tensors file = {0};
 
     (void)o;
     if (sp_packed_is(path))
         return sp_packed_print(path, stdout);
     if (is_h5(path))
         return list_h5(path);
-    rc = sp_tensors_open(&file, path);
-    if (rc == SP_OK)
-        sp_tensors_print(&file, stdout);
-    sp_tensors_close(&file);
-    return rc;
+    SP_TRY(sp_tensors_open(&file, path));
+    sp_tensors_print(&file, stdout);
+    return SP_OK;
 }
 
 /* ---- import ---- */
 
 static sp_status write_import(const sp_import *m, const weights_options *o)
 {
-    bool *has;
-    sp_status rc;
+    SP_FREED bool *has = NULL;
 
     SP_TRY(SP_NEW(&has, m->n, o->out));
     sp_import_list(m, has);
-    rc = sp_checkpoint_write_weights(o->out, &m->graph, m->param, m->running, has);
-    free(has);
-    if (rc == SP_OK)
-        printf("%s: written; run.init_from and run.checkpoint take it\n", o->out);
-    return rc;
+    SP_TRY(sp_checkpoint_write_weights(o->out, &m->graph, m->param, m->running, has));
+    printf("%s: written; run.init_from and run.checkpoint take it\n", o->out);
+    return SP_OK;
 }
 
 static sp_status finish_import(sp_import *m, const weights_options *o)
@@ -177,11 +168,10 @@ static sp_status finish_import(sp_import *m, const weights_options *o)
 static sp_status import_weights(const char *path, const weights_options *o)
 {
     const sp_layout layout = {o->layout, o->axes};
-    sp_tensors file = {0};
-    sp_naming naming = {0};
-    sp_config config = {0};
-    sp_import import = {0};
-    sp_status rc;
+    SP_CLOSED_BY(sp_tensors_close) sp_tensors file = {0};
+    SP_CLOSED_BY(sp_naming_close) sp_naming naming = {0};
+    SP_CLOSED_BY(sp_config_destroy) sp_config config = {0};
+    SP_CLOSED_BY(sp_import_close) sp_import import = {0};
 
     if (!o->deck)
         return SP_FAIL(SP_EUSAGE, "weights import: expected --deck DECK");
@@ -190,20 +180,11 @@ static sp_status import_weights(const char *path, const weights_options *o)
                        "weights import: -o %s: expected a name that ends in "
                        ".h5",
                        o->out);
-    rc = sp_naming_open(&naming, o->names ? o->names : "ours", &layout);
-    if (rc == SP_OK)
-        rc = sp_config_read(&config, o->deck, 0, NULL);
-    if (rc == SP_OK)
-        rc = sp_tensors_open(&file, path);
-    if (rc == SP_OK)
-        rc = sp_import_open(&import, &file, &naming, &config, o->prefix);
-    if (rc == SP_OK)
-        rc = finish_import(&import, o);
-    sp_import_close(&import);
-    sp_config_destroy(&config);
-    sp_naming_close(&naming);
-    sp_tensors_close(&file);
-    return rc;
+    SP_TRY(sp_naming_open(&naming, o->names ? o->names : "ours", &layout));
+    SP_TRY(sp_config_read(&config, o->deck, 0, NULL));
+    SP_TRY(sp_tensors_open(&file, path));
+    SP_TRY(sp_import_open(&import, &file, &naming, &config, o->prefix));
+    return finish_import(&import, o);
 }
 
 /* ---- export ---- */
@@ -293,8 +274,7 @@ static sp_status write_safetensors(const sp_weights_model *m, const sp_naming *n
 static sp_status write_export(const sp_weights_model *m, const weights_options *o)
 {
     const sp_layout layout = {o->layout, o->axes};
-    sp_naming naming = {0};
-    sp_status rc;
+    SP_CLOSED_BY(sp_naming_close) sp_naming naming = {0};
 
     if (o->is_packed)
         return sp_packed_write(o->out, m,
@@ -302,11 +282,8 @@ static sp_status write_export(const sp_weights_model *m, const weights_options *
     if (sp_file_ends_in(o->out, ".h5"))
         return sp_checkpoint_write_weights(o->out, &m->graph, m->param, m->running,
                                            NULL);
-    rc = sp_naming_open(&naming, o->names ? o->names : "ours", &layout);
-    if (rc == SP_OK)
-        rc = write_safetensors(m, &naming, o);
-    sp_naming_close(&naming);
-    return rc;
+    SP_TRY(sp_naming_open(&naming, o->names ? o->names : "ours", &layout));
+    return write_safetensors(m, &naming, o);
 }
 
 static sp_status check_export(const weights_options *o)
@@ -325,18 +302,14 @@ static sp_status check_export(const weights_options *o)
 
 static sp_status export_weights(const char *path, const weights_options *o)
 {
-    sp_weights_model model;
-    sp_status rc;
+    SP_CLOSED_BY(sp_weights_model_close) sp_weights_model model = {0};
 
     SP_TRY(check_export(o));
-    rc = sp_weights_model_open(&model, path, o->deck);
-    if (rc == SP_OK)
-        rc = write_export(&model, o);
-    if (rc == SP_OK)
-        printf("%s: %lld weights of %s\n", o->out, (long long)model.graph.n_weights,
-               model.path);
-    sp_weights_model_close(&model);
-    return rc;
+    SP_TRY(sp_weights_model_open(&model, path, o->deck));
+    SP_TRY(write_export(&model, o));
+    printf("%s: %lld weights of %s\n", o->out, (long long)model.graph.n_weights,
+           model.path);
+    return SP_OK;
 }
 
 /* ---- the command ---- */

@@ -55,21 +55,19 @@ static sp_status count_channels(const sp_weights_model *m, sp_h5 *file, int *n_c
     const int draft_classes = m->config.net.n_layers
                                   ? m->config.net.layers[m->config.net.n_layers - 1].out
                                   : 1;
-    sp_graph draft = {0};
-    sp_status rc =
-        sp_graph_build(&draft, &m->config, 1, draft_classes > 0 ? draft_classes : 1);
+    SP_CLOSED_BY(sp_graph_destroy) sp_graph draft = {0};
 
     *n_columns = *n_classes = 0;
-    for (int i = 0; rc == SP_OK && i < draft.n_params; i++) {
+    SP_TRY(
+        sp_graph_build(&draft, &m->config, 1, draft_classes > 0 ? draft_classes : 1));
+    for (int i = 0; i < draft.n_params; i++) {
         const sp_param *p = &draft.param[i];
 
         if (p->fan_out > 0 && *n_columns == 0)
-            rc = dim_from_end(file, p, 2, n_columns);
-        if (rc == SP_OK && p->fan_out > 0)
-            rc = dim_from_end(file, p, 1, n_classes);
+            SP_TRY(dim_from_end(file, p, 2, n_columns));
+        if (p->fan_out > 0)
+            SP_TRY(dim_from_end(file, p, 1, n_classes));
     }
-    sp_graph_destroy(&draft);
-    SP_TRY(rc);
     return *n_columns && *n_classes
                ? SP_OK
                : SP_FAIL(SP_EDATA,
@@ -108,13 +106,10 @@ static sp_status read_model(sp_weights_model *m, sp_h5 *file, const char *deck)
 
 sp_status sp_weights_model_open(sp_weights_model *m, const char *path, const char *deck)
 {
-    sp_h5 *file;
-    sp_status rc;
+    SP_CLOSED_BY(sp_h5_done) sp_h5 *file = NULL;
 
     assert(path);
     memset(m, 0, sizeof *m);
     SP_TRY(open_model_file(m, path, &file));
-    rc = read_model(m, file, deck);
-    sp_h5_close(file);
-    return rc;
+    return read_model(m, file, deck);
 }

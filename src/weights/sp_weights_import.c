@@ -131,18 +131,15 @@ static sp_status find_channels(const sp_import *m, const sp_graph *graph,
 
 static sp_status build_graph(sp_import *m, const sp_config *config, const char *prefix)
 {
-    sp_graph draft = {0};
+    SP_CLOSED_BY(sp_graph_destroy) sp_graph draft = {0};
     int n_columns = 1, n_classes = 1;
-    sp_status rc = sp_graph_build(&draft, config, 1, classes_of_layers(config));
 
-    if (rc == SP_OK && prefix)
+    SP_TRY(sp_graph_build(&draft, config, 1, classes_of_layers(config)));
+    if (prefix)
         snprintf(m->prefix, sizeof m->prefix, "%s", prefix);
-    else if (rc == SP_OK && m->naming->kind != SP_NAMING_MAP)
+    else if (m->naming->kind != SP_NAMING_MAP)
         sp_naming_find_prefix(m->naming, &draft, m->file, m->prefix, m->other_prefix);
-    if (rc == SP_OK)
-        rc = find_channels(m, &draft, config, &n_columns, &n_classes);
-    sp_graph_destroy(&draft);
-    SP_TRY(rc);
+    SP_TRY(find_channels(m, &draft, config, &n_columns, &n_classes));
     return sp_graph_build(&m->graph, config, n_columns, n_classes);
 }
 
@@ -208,24 +205,20 @@ static bool is_variance(const sp_param *p)
 static sp_status fill_item(const sp_import *m, const sp_import_item *item, float *flat)
 {
     const sp_param *p = item->param;
-    float *numbers = malloc((size_t)p->count * sizeof *numbers + 1);
-    sp_status rc;
+    SP_FREED float *numbers = NULL;
 
-    if (!numbers)
-        return SP_FAIL(SP_EMEM, "%s: no memory for %s", m->file->path, item->key);
-    rc = sp_tensor_read(m->file, item->tensor, numbers);
-    for (int64_t i = 0; is_variance(p) && rc == SP_OK && i < p->count; i++)
+    SP_TRY(SP_NEW(&numbers, p->count, item->key));
+    SP_TRY(sp_tensor_read(m->file, item->tensor, numbers));
+    for (int64_t i = 0; is_variance(p) && i < p->count; i++)
         if (numbers[i] < 0)
-            rc = SP_FAIL(SP_EDATA,
-                         "%s: tensor %s: element %lld is %g, expected no "
-                         "negative variance",
-                         m->file->path, item->key, (long long)i, (double)numbers[i]);
-    if (rc == SP_OK)
-        sp_layout_to_ours(&m->naming->layout, &m->graph, p,
-                          sp_naming_is_linear(m->naming, &m->graph, p, item->key),
-                          numbers, flat + p->offset);
-    free(numbers);
-    return rc;
+            return SP_FAIL(SP_EDATA,
+                           "%s: tensor %s: element %lld is %g, expected no "
+                           "negative variance",
+                           m->file->path, item->key, (long long)i, (double)numbers[i]);
+    sp_layout_to_ours(&m->naming->layout, &m->graph, p,
+                      sp_naming_is_linear(m->naming, &m->graph, p, item->key), numbers,
+                      flat + p->offset);
+    return SP_OK;
 }
 
 sp_status sp_import_fill(sp_import *m)
