@@ -1,4 +1,5 @@
 #include "data/sp_costs.h"
+#include "base/sp_list.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -88,10 +89,7 @@ sp_status sp_costs_pack(sp_costs *c, const int64_t *cost, int64_t n)
         for (int k = 1; k < SP_COST_COLUMNS; k++)
             while (cost[i * SP_COST_COLUMNS + k] >> c->bits[k])
                 c->bits[k]++;
-    c->word = calloc((size_t)sp_costs_words(c, n) + 1, sizeof *c->word);
-    if (!c->word)
-        return SP_FAIL(SP_EMEM, "no memory for the costs of %lld samples",
-                       (long long)n);
+    SP_TRY(SP_NEW(&c->word, sp_costs_words(c, n), "the costs of samples"));
     for (int64_t i = 0; i < n; i++)
         for (int k = 1; k < SP_COST_COLUMNS; k++) {
             costs_write(c->word, bit, c->bits[k],

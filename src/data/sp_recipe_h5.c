@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/sp_crc.h"
+#include "base/sp_list.h"
 #include "base/sp_text.h"
 #include "data/sp_recipe.h"
 
@@ -215,9 +216,7 @@ static sp_status read_columns(sp_h5 *file, sp_recipe *r)
 {
     SP_TRY(read_list(file, "column_names", MOST_COLUMNS, &r->n_columns, &r->column));
     SP_TRY(read_list(file, "column_sources", MOST_COLUMNS, &r->n_columns, &r->source));
-    r->divisor = malloc((size_t)r->n_columns * sizeof *r->divisor);
-    if (!r->divisor)
-        return SP_FAIL(SP_EMEM, "%s:" GROUP ": no memory", sp_h5_path(file));
+    SP_TRY(SP_NEW(&r->divisor, r->n_columns, sp_h5_path(file)));
     SP_TRY(sp_h5_attr_read(file, GROUP, "column_divisors", SP_H5_F64, r->n_columns,
                            r->divisor));
     for (int i = 0; i < r->n_columns; i++)
@@ -263,9 +262,7 @@ sp_status sp_recipe_read(sp_h5 *file, sp_recipe **recipe)
     *recipe = NULL;
     if (!sp_h5_has(file, GROUP))
         return SP_OK;
-    *recipe = calloc(1, sizeof **recipe);
-    if (!*recipe)
-        return SP_FAIL(SP_EMEM, "%s:" GROUP ": no memory", sp_h5_path(file));
+    SP_TRY(SP_NEW(recipe, 1, sp_h5_path(file)));
     rc = read_all(file, *recipe);
     if (rc == SP_OK)
         return SP_OK;

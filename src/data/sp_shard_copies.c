@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/sp_file.h"
+#include "base/sp_list.h"
 #include "base/sp_liveness.h"
 #include "base/sp_log.h"
 #include "base/sp_number.h"
@@ -61,23 +62,20 @@ static sp_status copies_mark(const sp_dataset *set, file_mark *mark)
 /* Compares what this node sees with what rank 0 sees. */
 static sp_status copies_find(const sp_dataset *set, const sp_comm *comm, copies *c)
 {
-    file_mark *own = malloc((size_t)set->n_shards * sizeof *own);
-    sp_status rc =
-        own ? SP_OK : SP_FAIL(SP_EMEM, "no memory for %d files", set->n_shards);
+    SP_FREED file_mark *own = NULL;
 
-    if (rc == SP_OK)
-        rc = copies_mark(set, own);
-    for (int i = 0; rc == SP_OK && i < set->n_shards; i++) {
+    SP_TRY(SP_NEW(&own, set->n_shards, "the marks of files"));
+    SP_TRY(copies_mark(set, own));
+    for (int i = 0; i < set->n_shards; i++) {
         if (own[i].bytes != c->mark[i].bytes)
-            rc = SP_FAIL(SP_EDATA,
-                         "%s: %lld bytes on the node of rank %d, host %s, but %lld on "
-                         "rank 0's, host %s: the nodes have different copies",
-                         set->shard[i].path, (long long)own[i].bytes, comm->rank,
-                         comm->host, (long long)c->mark[i].bytes, c->host);
+            return SP_FAIL(SP_EDATA,
+                           "%s: %lld bytes on the node of rank %d, host %s, but %lld "
+                           "on rank 0's, host %s: the nodes have different copies",
+                           set->shard[i].path, (long long)own[i].bytes, comm->rank,
+                           comm->host, (long long)c->mark[i].bytes, c->host);
         c->is_copy[i] = memcmp(&own[i], &c->mark[i], sizeof *own) != 0;
     }
-    free(own);
-    return rc;
+    return SP_OK;
 }
 
 /* The bytes of a file that identify its samples: from *at on, *n of them. */
@@ -94,38 +92,35 @@ static void copies_extent(const sp_shard *shard, int64_t *at, int64_t *n)
 static sp_status copies_hash(const sp_shard *shard, int64_t most, char *piece,
                              int64_t *hash)
 {
+    SP_CLOSED_BY(sp_file_done) int fd = -1;
     XXH64_state_t state;
     int64_t begin, n, step;
-    sp_status rc = SP_OK;
-    int fd;
 
     copies_extent(shard, &begin, &n);
     step = n <= most ? PIECE_BYTES : sp_most(PIECE_BYTES, n / (most / PIECE_BYTES + 1));
     XXH64_reset(&state, 0);
     SP_TRY(sp_file_open(shard->path, O_RDONLY, &fd));
-    for (int64_t at = 0; at < n && rc == SP_OK; at += step) {
+    for (int64_t at = 0; at < n; at += step) {
         const size_t bytes = (size_t)sp_least(PIECE_BYTES, n - at);
 
-        rc = sp_file_read_at(fd, shard->path, piece, bytes, begin + at);
-        if (rc == SP_OK)
-            XXH64_update(&state, piece, bytes);
+        SP_TRY(sp_file_read_at(fd, shard->path, piece, bytes, begin + at));
+        XXH64_update(&state, piece, bytes);
         sp_liveness_count();
     }
-    close(fd);
     *hash = (int64_t)XXH64_digest(&state);
-    return rc;
+    return SP_OK;
 }
 
 /* Hashes this rank's share of the files that are copies. */
 static sp_status copies_hash_share(const sp_dataset *set, const sp_comm *comm,
                                    copies *c)
 {
-    char *piece = malloc(PIECE_BYTES);
+    SP_FREED char *piece = NULL;
     int64_t all = 0, at, n;
     double share;
     int k = 0;
-    sp_status rc = piece ? SP_OK : SP_FAIL(SP_EMEM, "no memory to compare shards");
 
+    SP_TRY(SP_NEW(&piece, PIECE_BYTES, "the comparison of shards"));
     for (int i = 0; i < set->n_shards; i++) {
         copies_extent(&set->shard[i], &at, &n);
         all += c->is_copy[i] ? n : 0;
@@ -136,15 +131,15 @@ static sp_status copies_hash_share(const sp_dataset *set, const sp_comm *comm,
             "the nodes have copies of the shards, without checksums: %.2g %% of "
             "their bytes are compared",
             100 * share);
-    for (int i = 0; i < set->n_shards && rc == SP_OK; i++) {
+    for (int i = 0; i < set->n_shards; i++) {
         if (!c->is_copy[i] || k++ % comm->local_size != comm->local_rank)
             continue;
         copies_extent(&set->shard[i], &at, &n);
-        rc = copies_hash(&set->shard[i], share < 1 ? (int64_t)((double)n * share) : n,
-                         piece, &c->hash[i]);
+        if (copies_hash(&set->shard[i], share < 1 ? (int64_t)((double)n * share) : n,
+                        piece, &c->hash[i]) != SP_OK)
+            return SP_FAIL(SP_EDATA, "%s", sp_error_last()->message);
     }
-    free(piece);
-    return rc == SP_EIO ? SP_FAIL(SP_EDATA, "%s", sp_error_last()->message) : rc;
+    return SP_OK;
 }
 
 static sp_status copies_compare(const sp_dataset *set, const sp_comm *comm,
@@ -184,24 +179,27 @@ static sp_status copies_run(const sp_dataset *set, sp_comm *comm, copies *c)
     return sp_comm_agree(comm, copies_compare(set, comm, c));
 }
 
+static void copies_free(copies *c)
+{
+    free(c->mark);
+    free(c->is_copy);
+    free(c->hash);
+    free(c->first);
+}
+
+static sp_status copies_new(copies *c, int n)
+{
+    SP_TRY(SP_NEW(&c->mark, n, "the marks of files"));
+    SP_TRY(SP_NEW(&c->is_copy, n, "the marks of files"));
+    SP_TRY(SP_NEW(&c->hash, n, "the hashes of files"));
+    return SP_NEW(&c->first, n, "the hashes of files");
+}
+
 sp_status sp_shard_compare_copies(const sp_dataset *set, sp_comm *comm)
 {
-    const size_t n = (size_t)set->n_shards;
-    copies c = {.mark = calloc(n, sizeof *c.mark),
-                .is_copy = calloc(n, sizeof *c.is_copy),
-                .hash = calloc(n, sizeof *c.hash),
-                .first = calloc(n, sizeof *c.first)};
-    sp_status rc = SP_OK;
+    SP_CLOSED_BY(copies_free) copies c = {0};
 
-    assert(n > 0 && comm);
-    if (!c.mark || !c.is_copy || !c.hash || !c.first)
-        rc = SP_FAIL(SP_EMEM, "no memory to compare %zu files", n);
-    rc = sp_comm_agree(comm, rc);
-    if (rc == SP_OK)
-        rc = copies_run(set, comm, &c);
-    free(c.mark);
-    free(c.is_copy);
-    free(c.hash);
-    free(c.first);
-    return rc;
+    assert(set->n_shards > 0 && comm);
+    SP_TRY(sp_comm_agree(comm, copies_new(&c, set->n_shards)));
+    return copies_run(set, comm, &c);
 }

@@ -98,29 +98,25 @@ static bool is_family(const char *path, family *out)
 
 static sp_status check_members(const char *path, const family *f)
 {
-    size_t bytes = strlen(path) + 1;
-    int width = f->width < 9 ? f->width : 9;
-    char *member;
-    sp_status rc = SP_OK;
+    const size_t bytes = strlen(path) + 1;
+    const int width = f->width < 9 ? f->width : 9;
+    SP_FREED char *member = NULL;
 
     if (f->member >= f->members)
         return SP_FAIL(
             SP_EDATA,
             "%s: file %ld of a set of %ld, expected a number below the number of files",
             path, f->member, f->members);
-    member = malloc(bytes);
-    if (!member)
-        return SP_FAIL(SP_EMEM, "%s: no memory", path);
-    for (long i = 0; rc == SP_OK && i < f->members; i++) {
+    SP_TRY(SP_NEW(&member, bytes, path));
+    for (long i = 0; i < f->members; i++) {
         snprintf(member, bytes, "%.*s-%0*ld-of-%0*ld.h5", (int)f->stem, path, width, i,
                  width, f->members);
         if (access(member, F_OK) != 0)
-            rc = SP_FAIL(SP_EDATA,
-                         "%s: missing; it is one of the %ld files of the set of %s",
-                         member, f->members, path);
+            return SP_FAIL(SP_EDATA,
+                           "%s: missing; it is one of the %ld files of the set of %s",
+                           member, f->members, path);
     }
-    free(member);
-    return rc;
+    return SP_OK;
 }
 
 /* By "DIR/NAME", then by the whole name. */
@@ -159,8 +155,7 @@ static sp_status check_sorted(const family *f, int n)
  * and of different size would count samples twice, at any place in the list. */
 static sp_status check_families(const sp_strings *paths)
 {
-    family *f;
-    sp_status rc;
+    SP_FREED family *f = NULL;
     int n = 0;
 
     SP_TRY(SP_NEW(&f, paths->n, "file names"));
@@ -169,9 +164,7 @@ static sp_status check_families(const sp_strings *paths)
         n += is_family(paths->at[i], &f[n]);
     }
     qsort(f, (size_t)n, sizeof *f, compare_families);
-    rc = check_sorted(f, n);
-    free(f);
-    return rc;
+    return check_sorted(f, n);
 }
 
 /* Leaves out the paths that lead to a file which an earlier one leads to: patterns that
@@ -179,26 +172,22 @@ static sp_status check_families(const sp_strings *paths)
 static sp_status drop_again(sp_strings *paths)
 {
     const int n = paths->n;
-    bool *is_again;
-    int n_again, example[2], kept = 0;
-    sp_status rc;
+    SP_FREED bool *is_again = NULL;
+    int n_again, example[2];
 
     SP_TRY(SP_NEW(&is_again, n, "file names"));
-    rc = sp_file_find_again(n, paths->at, is_again, &n_again, example);
-    if (rc == SP_OK && n_again > 0)
+    SP_TRY(sp_file_find_again(n, paths->at, is_again, &n_again, example));
+    if (n_again > 0)
         sp_log_warn0("%s and %s are one file, which counts once (paths of a file that "
                      "another path leads to: %d of %d)",
                      paths->at[example[0]], paths->at[example[1]], n_again, n);
-    for (int i = 0; rc == SP_OK && i < n; i++) {
+    paths->n = 0;
+    for (int i = 0; i < n; i++)
         if (is_again[i])
             free(paths->at[i]);
         else
-            paths->at[kept++] = paths->at[i];
-    }
-    if (rc == SP_OK)
-        paths->n = kept;
-    free(is_again);
-    return rc;
+            paths->at[paths->n++] = paths->at[i];
+    return SP_OK;
 }
 
 sp_status sp_shard_glob(const sp_strings *patterns, sp_strings *paths)

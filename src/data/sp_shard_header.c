@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
 #include "base/sp_text.h"
 #include "data/sp_shard_internal.h"
 
@@ -26,9 +27,8 @@ static sp_status no_memory(const header *h)
 
 static sp_status check_format(const header *h)
 {
+    SP_FREED char *text = NULL;
     int64_t version;
-    char *text;
-    sp_status rc = SP_OK;
 
     if (!sp_h5_attr_has(h->h5, "/", "format"))
         return SP_FAIL(
@@ -38,11 +38,8 @@ static sp_status check_format(const header *h)
             h->path);
     SP_TRY(sp_h5_attr_read_text(h->h5, "/", "format", &text));
     if (strcmp(text, "sptrain-voxels") != 0)
-        rc = SP_FAIL(SP_EDATA, "%s: format is \"%s\", expected \"sptrain-voxels\"",
-                     h->path, text);
-    free(text);
-    if (rc != SP_OK)
-        return rc;
+        return SP_FAIL(SP_EDATA, "%s: format is \"%s\", expected \"sptrain-voxels\"",
+                       h->path, text);
     SP_TRY(sp_h5_attr_read_int(h->h5, "/", "version", &version));
     if (version != 1)
         return SP_FAIL(SP_EDATA, "%s: version is %lld, expected 1", h->path,
@@ -289,20 +286,16 @@ static sp_status read_cost(const header *h)
     sp_dataset *set = h->set;
     const int64_t n = set->n_samples;
     sp_extent extent = {0};
-    int64_t *cost = NULL;
-    sp_status rc;
+    SP_FREED int64_t *cost = NULL;
 
     SP_TRY(find_optional(h, "/cost", 2, n, SP_COST_COLUMNS, &extent));
     set->has_cost = extent.type_size > 0;
     if (!set->has_cost)
         return SP_OK;
-    rc = read_integers(h, &extent, &cost);
-    for (int64_t i = 0; rc == SP_OK && i < n * SP_COST_COLUMNS; i++)
-        rc = check_cost(h, i / SP_COST_COLUMNS, (int)(i % SP_COST_COLUMNS), cost[i]);
-    if (rc == SP_OK)
-        rc = sp_costs_pack(&set->costs, cost, n);
-    free(cost);
-    return rc;
+    SP_TRY(read_integers(h, &extent, &cost));
+    for (int64_t i = 0; i < n * SP_COST_COLUMNS; i++)
+        SP_TRY(check_cost(h, i / SP_COST_COLUMNS, (int)(i % SP_COST_COLUMNS), cost[i]));
+    return sp_costs_pack(&set->costs, cost, n);
 }
 
 /* Joins a text of each sample. */
@@ -384,41 +377,31 @@ static sp_status check_block(const header *h, int64_t sample, const double *squa
     return SP_OK;
 }
 
-static sp_status read_block_values(const header *h, double *square, int64_t *number)
-{
-    sp_dataset *set = h->set;
-    const int64_t squares[2] = {set->n_samples, 5}, numbers[2] = {set->n_samples, 3};
-
-    SP_TRY(sp_h5_read(h->h5, "/block", SP_H5_F64, 2, squares, square));
-    SP_TRY(sp_h5_read(h->h5, "/block_number", SP_H5_I64, 2, numbers, number));
-    for (int64_t i = 0; i < set->n_samples; i++, square += 5, number += 3) {
-        SP_TRY(check_block(h, i, square, number));
-        set->block[i] = (sp_block){.low = {square[0], square[1]},
-                                   .high = {square[2], square[3]},
-                                   .margin = square[4],
-                                   .number = number[0],
-                                   .first = number[1],
-                                   .last = number[2]};
-    }
-    return read_sample_texts(h, "/scan", &set->scan);
-}
-
 static sp_status read_block_table(const header *h)
 {
     sp_dataset *set = h->set;
-    const size_t n = (size_t)set->n_samples + 1;
-    double *square = malloc(n * 5 * sizeof *square);
-    int64_t *number = malloc(n * 3 * sizeof *number);
-    sp_status rc;
+    const int64_t n = set->n_samples, squares[2] = {n, 5}, numbers[2] = {n, 3};
+    SP_FREED double *square = NULL;
+    SP_FREED int64_t *number = NULL;
 
-    set->block = calloc(n, sizeof *set->block);
-    if (!square || !number || !set->block)
-        rc = no_memory(h);
-    else
-        rc = read_block_values(h, square, number);
-    free(square);
-    free(number);
-    return rc;
+    SP_TRY(SP_NEW(&square, 5 * n, "the blocks of samples"));
+    SP_TRY(SP_NEW(&number, 3 * n, "the blocks of samples"));
+    SP_TRY(SP_NEW(&set->block, n, "the blocks of samples"));
+    SP_TRY(sp_h5_read(h->h5, "/block", SP_H5_F64, 2, squares, square));
+    SP_TRY(sp_h5_read(h->h5, "/block_number", SP_H5_I64, 2, numbers, number));
+    for (int64_t i = 0; i < n; i++) {
+        const double *s = square + 5 * i;
+        const int64_t *k = number + 3 * i;
+
+        SP_TRY(check_block(h, i, s, k));
+        set->block[i] = (sp_block){.low = {s[0], s[1]},
+                                   .high = {s[2], s[3]},
+                                   .margin = s[4],
+                                   .number = k[0],
+                                   .first = k[1],
+                                   .last = k[2]};
+    }
+    return read_sample_texts(h, "/scan", &set->scan);
 }
 
 /* The datasets with each sample's scan and block are all present or all absent. */

@@ -99,22 +99,16 @@ static sp_status list_files(const sp_strings *patterns, const sp_fold *fold,
  * ranks need of each. */
 static sp_status collect(const sp_strings *patterns, const sp_fold *fold, collection *c)
 {
-    sp_strings paths = {0};
-    sp_status rc = list_files(patterns, fold, &paths);
-    int64_t n = paths.n;
+    SP_CLOSED_BY(sp_strings_free) sp_strings paths = {0};
+    int64_t n;
 
+    SP_TRY(list_files(patterns, fold, &paths));
+    n = paths.n;
     sp_serial_bytes(&c->index, &n, sizeof n);
-    c->part = calloc((size_t)n + 1, sizeof *c->part);
-    if (rc == SP_OK && !c->part)
-        rc = SP_FAIL(SP_EMEM, "no memory for the index of %d files", paths.n);
-    c->n_files = c->part ? paths.n : 0;
-    if (rc == SP_OK)
-        rc = sp_h5_open_each(paths.at, paths.n, add_file, c);
-    if (rc == SP_OK)
-        sp_rounding_warn(&c->rounding);
-    sp_rounding_free(&c->rounding);
-    sp_strings_free(&paths);
-    SP_TRY(rc);
+    SP_TRY(SP_NEW(&c->part, n, "the index of the files"));
+    c->n_files = paths.n;
+    SP_TRY(sp_h5_open_each(paths.at, paths.n, add_file, c));
+    sp_rounding_warn(&c->rounding);
     return c->index.rc;
 }
 
@@ -457,10 +451,8 @@ static sp_status merge(sp_dataset *set, sp_dataset *part, int64_t n)
         *part[i].shard = (sp_shard){0};
     }
     if (part[0].feature_mean) {
-        set->feature_mean = malloc((size_t)set->n_features * sizeof(double));
-        set->feature_std = malloc((size_t)set->n_features * sizeof(double));
-        if (!set->feature_mean || !set->feature_std)
-            return SP_FAIL(SP_EMEM, "no memory for the index of the data");
+        SP_TRY(SP_NEW(&set->feature_mean, set->n_features, "the index of the data"));
+        SP_TRY(SP_NEW(&set->feature_std, set->n_features, "the index of the data"));
         merge_moments(set, part, n);
     }
     set->class_name = part[0].class_name;
@@ -551,6 +543,7 @@ sp_status sp_dataset_open_fold(sp_dataset *set, const sp_strings *patterns,
         if (rc == SP_OK && comm && comm->n_nodes > 1)
             rc = sp_shard_compare_copies(set, comm);
     }
+    sp_rounding_free(&c.rounding);
     if (c.part) {
         parts_close(c.part, c.n_files);
         sp_machine_trim();

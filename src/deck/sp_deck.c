@@ -95,29 +95,29 @@ static sp_status deck_read(sp_config *config, const sp_deck_text *text,
     return rc;
 }
 
+/* The defaults as the text of a deck, malloc'd. */
+static sp_status write_defaults(char **deck)
+{
+    size_t size;
+    FILE *to = open_memstream(deck, &size);
+
+    for (int i = 0; to && i < sp_deck_n_keys; i++) {
+        sp_deck_write_section(to, i);
+        fprintf(to, "%s = %s;\n%s", sp_deck_key[i].name, sp_deck_key[i].standard,
+                i + 1 < sp_deck_n_keys ? "" : "};\n");
+    }
+    return to && fclose(to) == 0 ? SP_OK : SP_FAIL(SP_EMEM, "deck: out of memory");
+}
+
 static sp_status read_defaults(sp_config *config)
 {
-    sp_deck_text text = {0};
-    char *deck = NULL;
-    size_t size;
-    FILE *to = open_memstream(&deck, &size);
-    sp_status rc;
+    SP_CLOSED_BY(sp_deck_text_destroy) sp_deck_text text = {0};
+    SP_FREED char *deck = NULL;
 
     *config = (sp_config){0};
-    if (!to)
-        return SP_FAIL(SP_EMEM, "deck: out of memory");
-    for (int i = 0; i < sp_deck_n_keys; i++) {
-        sp_deck_write_section(to, i);
-        fprintf(to, "%s = %s;\n", sp_deck_key[i].name, sp_deck_key[i].standard);
-    }
-    fprintf(to, "};\n");
-    rc = fclose(to) ? SP_FAIL(SP_EMEM, "deck: out of memory")
-                    : sp_deck_text_string(&text, deck, "defaults");
-    if (rc == SP_OK)
-        rc = deck_read(config, &text, SP_FROM_DEFAULT);
-    sp_deck_text_destroy(&text);
-    free(deck);
-    return rc;
+    SP_TRY(write_defaults(&deck));
+    SP_TRY(sp_deck_text_string(&text, deck, "defaults"));
+    return deck_read(config, &text, SP_FROM_DEFAULT);
 }
 
 /* ---- the command line ---- */

@@ -83,13 +83,11 @@ static sp_status copy_origins(sp_config *to, const sp_config *from)
 
 sp_status sp_config_copy(sp_config *to, const sp_config *from)
 {
-    char *text;
-    sp_status rc;
+    SP_FREED char *text = NULL;
 
     assert(to != from);
     *to = (sp_config){0};
     SP_TRY(sp_config_to_text(from, &text));
-    rc = sp_config_parse(to, text, "copy", 0, NULL);
-    free(text);
-    return rc == SP_OK ? copy_origins(to, from) : rc;
+    SP_TRY(sp_config_parse(to, text, "copy", 0, NULL));
+    return copy_origins(to, from);
 }

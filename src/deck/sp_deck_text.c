@@ -257,23 +257,19 @@ static sp_status deck_read_text(const char *path, const char *from, char **text)
 
 static sp_status scan_file(scanner *x, const char *path, const char *from)
 {
-    char *text;
-    sp_status rc = deck_read_text(path, from, &text);
+    SP_FREED char *text = NULL;
 
-    x->bytes += rc == SP_OK ? strlen(text) : 0;
+    SP_TRY(deck_read_text(path, from, &text));
+    x->bytes += strlen(text);
     if (x->bytes > MAX_DECK_BYTES)
-        rc = SP_FAIL(SP_EUSAGE, "%sfiles of more than 16 MiB together", from);
-    if (rc == SP_OK)
-        rc = deck_add_file(x, path);
-    if (rc == SP_OK) {
-        if (x->depth++)
-            deck_put(x, '\n', '\n'); /* an included file begins on a line of its own */
-        /* Some editors begin a file with a byte order mark. */
-        rc = deck_scan(x, text + (strncmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0));
-        x->depth--;
-    }
-    free(text);
-    return rc;
+        return SP_FAIL(SP_EUSAGE, "%sfiles of more than 16 MiB together", from);
+    SP_TRY(deck_add_file(x, path));
+    if (x->depth++)
+        deck_put(x, '\n', '\n'); /* an included file begins on a line of its own */
+    /* Some editors begin a file with a byte order mark. */
+    SP_TRY(deck_scan(x, text + (strncmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0)));
+    x->depth--;
+    return SP_OK;
 }
 
 static sp_status deck_open_text(scanner *x, sp_deck_text *text, size_t size[2])

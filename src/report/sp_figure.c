@@ -202,25 +202,21 @@ sp_status sp_figure_draw_plain(const sp_cloud *cloud, int n, sp_render_from from
 {
     enum { FOOT = 30 }; /* below the view, for the scale bar */
     const sp_colour clear = {0, 0, 0, 0};
-    sp_raster raster = {0};
-    sp_render view;
-    sp_status rc;
+    SP_CLOSED_BY(sp_raster_destroy) sp_raster raster = {0};
+    sp_render view, foot;
 
     assert(n > 0 && cloud && canvas);
     assert(width > 0 && height > FOOT);
     memset(canvas, 0, (size_t)n * sizeof *canvas);
     SP_TRY(sp_render_open(&view, cloud, from, width, height - FOOT));
-    rc = sp_render_paint(&view, cloud, 1, &raster);
-    for (int i = 0; rc == SP_OK && i < n; i++) {
+    SP_TRY(sp_render_paint(&view, cloud, 1, &raster));
+    foot = view;
+    foot.height += FOOT - 8;
+    for (int i = 0; i < n; i++) {
         assert(cloud[i].n == cloud->n && cloud[i].xyz == cloud->xyz);
-        rc = sp_canvas_create(&canvas[i], view.width, view.height + FOOT, clear);
-        if (rc == SP_OK)
-            sp_render_colour(&raster, &cloud[i], &canvas[i], 0, 0);
+        SP_TRY(sp_canvas_create(&canvas[i], view.width, view.height + FOOT, clear));
+        sp_render_colour(&raster, &cloud[i], &canvas[i], 0, 0);
+        draw_scale(&canvas[i], &foot, 0, 0, 11, neutral, clear);
     }
-    sp_raster_destroy(&raster);
-    SP_TRY(rc);
-    view.height += FOOT - 8;
-    for (int i = 0; i < n; i++)
-        draw_scale(&canvas[i], &view, 0, 0, 11, neutral, clear);
     return SP_OK;
 }

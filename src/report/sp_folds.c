@@ -126,25 +126,22 @@ static sp_status folds_add(folds_pool *pool, const sp_history *s,
 
 static sp_status folds_read(folds_pool *pool, const char *dir)
 {
-    sp_history history;
+    SP_CLOSED_BY(sp_history_destroy) sp_history history = {0};
     const sp_history_eval *eval;
-    sp_status rc = sp_history_read(&history, dir);
 
-    eval = rc == SP_OK && history.n_evals ? &history.eval[history.n_evals - 1] : NULL;
-    if (rc == SP_OK && folds_number(&history, "data.folds") < 2)
-        rc = SP_FAIL(SP_EUSAGE,
-                     "%s: no run of a cross-validation: its deck.resolved has no "
-                     "data.folds above 1",
-                     dir);
-    if (rc == SP_OK && (!eval || !eval->confusion))
-        rc = SP_FAIL(SP_EDATA, "%s: no evaluation of the training with a confusion",
-                     dir);
-    if (rc == SP_OK && !pool->n_folds)
-        rc = folds_begin(pool, &history, eval);
-    if (rc == SP_OK)
-        rc = folds_add(pool, &history, eval);
-    sp_history_destroy(&history);
-    return rc;
+    SP_TRY(sp_history_read(&history, dir));
+    eval = history.n_evals ? &history.eval[history.n_evals - 1] : NULL;
+    if (folds_number(&history, "data.folds") < 2)
+        return SP_FAIL(SP_EUSAGE,
+                       "%s: no run of a cross-validation: its deck.resolved has no "
+                       "data.folds above 1",
+                       dir);
+    if (!eval || !eval->confusion)
+        return SP_FAIL(SP_EDATA, "%s: no evaluation of the training with a confusion",
+                       dir);
+    if (!pool->n_folds)
+        SP_TRY(folds_begin(pool, &history, eval));
+    return folds_add(pool, &history, eval);
 }
 
 static sp_status folds_check_all(const folds_pool *pool)

@@ -421,11 +421,9 @@ void sp_render_colour(const sp_raster *raster, const sp_cloud *cloud, sp_canvas 
 sp_status sp_render_draw(const sp_render *view, const sp_cloud *cloud, int smooth,
                          sp_canvas *canvas, int x, int y)
 {
-    sp_raster raster;
-    sp_status rc = sp_render_paint(view, cloud, smooth, &raster);
+    SP_CLOSED_BY(sp_raster_destroy) sp_raster raster = {0};
 
-    if (rc == SP_OK)
-        sp_render_colour(&raster, cloud, canvas, x, y);
-    sp_raster_destroy(&raster);
-    return rc;
+    SP_TRY(sp_render_paint(view, cloud, smooth, &raster));
+    sp_render_colour(&raster, cloud, canvas, x, y);
+    return SP_OK;
 }

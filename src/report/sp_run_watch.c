@@ -14,10 +14,11 @@
 #include <unistd.h>
 
 #include "base/sp_file.h"
+#include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "base/sp_signal.h"
-#include "run/sp_run.h"
 #include "report/sp_live.h"
+#include "run/sp_run.h"
 
 enum {
     TAIL = 1 << 20, /* bytes of metrics.jsonl that are looked at */
@@ -355,9 +356,7 @@ sp_status sp_run_watch(const char *dir)
 
     assert(dir);
     v.heard_s = v.logged_s = sp_now_s();
-    v.text = malloc(TAIL + 1);
-    if (!v.text)
-        return SP_FAIL(SP_EMEM, "no memory to read metrics.jsonl");
+    SP_TRY(SP_NEW(&v.text, TAIL, "metrics.jsonl"));
     sp_live_open_alone(SP_PROGRESS_AUTO);
     sp_signal_install();
     sp_signal_started();

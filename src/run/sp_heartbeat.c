@@ -34,14 +34,11 @@ const char *sp_phase_name(sp_phase phase)
 
 sp_status sp_heartbeat_create(const char *path, int n)
 {
-    sp_heartbeat *records;
-    sp_status rc;
+    SP_FREED sp_heartbeat *records = NULL;
 
     assert(n > 0);
     SP_TRY(SP_NEW(&records, n, path));
-    rc = sp_file_replace(path, (const char *)records, (size_t)n * sizeof *records, 0);
-    free(records);
-    return rc;
+    return sp_file_replace(path, (const char *)records, (size_t)n * sizeof *records, 0);
 }
 
 sp_status sp_heartbeat_open(sp_heartbeats *beats, const char *path, int n)

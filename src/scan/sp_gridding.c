@@ -264,17 +264,14 @@ static sp_status cost_of_sorted(const item *items, int64_t n,
 
 sp_status sp_grid_cost(const int32_t *coords, int64_t n, int64_t cost[SP_COST_COLUMNS])
 {
-    item *items;
-    sp_status rc;
+    SP_FREED item *items = NULL;
 
     assert(n >= 0 && (coords || n == 0) && cost);
     SP_TRY(SP_NEW(&items, 2 * ((size_t)n + 1), "cost of a sample"));
     for (int64_t i = 0; i < n; i++)
         items[i] = (item){morton(coords + 3 * i), (uint32_t)i};
     gridding_sort_items(items, items + n, n);
-    rc = cost_of_sorted(items, n, cost);
-    free(items);
-    return rc;
+    return cost_of_sorted(items, n, cost);
 }
 
 /* ---- voxels ---- */

@@ -186,21 +186,19 @@ static sp_status scan_expect_one_axis(const sp_scan *scan, int a)
  * the file. */
 static sp_status find_axes(sp_scan *scan)
 {
-    const char **names = malloc(((size_t)scan->n_fields + 1) * sizeof *names);
+    SP_FREED const char **names = NULL;
     char text[512];
 
-    if (!names)
-        return SP_FAIL(SP_EMEM, "%s: no memory for names", scan->path);
+    SP_TRY(SP_NEW(&names, scan->n_fields, scan->path));
     for (int i = 0; i < scan->n_fields; i++)
         names[i] = scan->field[i].name;
-    for (int a = 0; a < 3; a++)
+    for (int a = 0; a < 3; a++) {
         scan->axis[a] = sp_scan_find_axis(a, scan->n_fields, names);
-    free(names);
-    for (int a = 0; a < 3; a++)
         if (scan->axis[a] < 0)
             return SP_FAIL(scan->options.columns ? SP_EUSAGE : SP_EDATA,
                            "%s: no coordinate %c; there are: %s", scan->path, 'x' + a,
                            list_fields(scan, text, sizeof text));
+    }
     SP_TRY(scan_expect_distinct(scan));
     for (int a = 0; a < 3; a++)
         SP_TRY(scan_expect_one_axis(scan, a));

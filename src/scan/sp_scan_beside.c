@@ -8,53 +8,40 @@
 #include <unistd.h>
 
 #include "base/sp_file.h"
+#include "base/sp_list.h"
 #include "scan/sp_scan_format.h"
 
 #define SCANNET_LABELS ".labels.ply"
 
-/* The path of the file of labels, malloc'd; NULL: the scan cannot have one, or there is
- * no memory, which *has_memory tells. */
-static char *beside_path(const char *path, bool *has_memory)
+/* Gives the path of the file of labels, malloc'd; NULL: the scan cannot have one. */
+static sp_status beside_path(const char *path, char **to)
 {
-    const size_t bytes = strlen(path) + sizeof SCANNET_LABELS;
-    char *to;
-
-    *has_memory = true;
     if (!sp_file_ends_in(path, ".ply") || sp_file_ends_in(path, SCANNET_LABELS))
-        return NULL;
-    to = malloc(bytes);
-    *has_memory = to != NULL;
-    if (to)
-        snprintf(to, bytes, "%.*s%s", (int)(strlen(path) - strlen(".ply")), path,
-                 SCANNET_LABELS);
-    return to;
+        return SP_OK;
+    SP_TRY(SP_NEW(to, strlen(path) + sizeof SCANNET_LABELS, path));
+    sprintf(*to, "%.*s%s", (int)(strlen(path) - strlen(".ply")), path, SCANNET_LABELS);
+    return SP_OK;
 }
 
 sp_status sp_scan_beside_open(sp_scan *scan)
 {
-    bool has_memory;
-    char *path = beside_path(scan->path, &has_memory);
+    SP_FREED char *path = NULL;
     sp_scan *beside;
-    sp_status rc;
 
-    if (!has_memory)
-        return SP_FAIL(SP_EMEM, "%s: no memory for a path", scan->path);
-    if (!path || access(path, F_OK) != 0) {
-        free(path);
+    SP_TRY(beside_path(scan->path, &path));
+    if (!path || access(path, F_OK) != 0)
         return SP_OK;
-    }
-    rc = sp_scan_open(&beside, path, NULL);
-    free(path);
-    SP_TRY(rc);
+    SP_TRY(sp_scan_open(&beside, path, NULL));
     scan->beside = beside;
     scan->label_path = beside->path;
     if (beside->label < 0)
-        return SP_FAIL(SP_EDATA, "%s: has no attribute label, expected the labels of %s",
+        return SP_FAIL(SP_EDATA,
+                       "%s: has no attribute label, expected the labels of %s",
                        beside->path, scan->path);
     if (beside->n_points != scan->n_points)
-        return SP_FAIL(SP_EDATA,
-                       "%s: %" PRId64 " points, expected %" PRId64 ", as many as %s has",
-                       beside->path, beside->n_points, scan->n_points, scan->path);
+        return SP_FAIL(
+            SP_EDATA, "%s: %" PRId64 " points, expected %" PRId64 ", as many as %s has",
+            beside->path, beside->n_points, scan->n_points, scan->path);
     return SP_OK;
 }
 

@@ -233,21 +233,16 @@ sp_status sp_scan_bin_columns(sp_scan *scan, int *n)
 {
     const int64_t count = sp_least(scan->file_bytes / 4, LOOKED_AT);
     const char *listed = scan->options.columns;
-    numbers all = {.n = count};
-    float *x;
-    sp_status rc;
+    SP_FREED float *x = NULL;
 
     assert(scan->fd >= 0 && n);
     *n = listed ? count_listed(listed) : 5;
     if (!listed && sp_file_ends_in(scan->path, ".pcd.bin"))
         return check_length(scan, 5, "float32 x y z intensity ring, as in nuScenes");
     SP_TRY(SP_NEW(&x, count, scan->path));
-    rc = sp_scan_pread(scan, x, (size_t)count * sizeof *x, 0);
-    all.x = x;
-    if (rc == SP_OK)
-        rc = listed ? check_listed(scan, all, *n) : bin_judge(scan, all, n);
-    free(x);
-    return rc == SP_OK && listed
-               ? check_length(scan, *n, "a float32 for each of --columns")
-               : rc;
+    SP_TRY(sp_scan_pread(scan, x, (size_t)count * sizeof *x, 0));
+    if (!listed)
+        return bin_judge(scan, (numbers){x, count}, n);
+    SP_TRY(check_listed(scan, (numbers){x, count}, *n));
+    return check_length(scan, *n, "a float32 for each of --columns");
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/sp_list.h"
 #include "base/sp_liveness.h"
 #include "scan/sp_scan_format.h"
 
@@ -55,6 +56,13 @@ typedef struct block {
     float *value;  /* [SP_SCAN_BLOCK][n_added] */
 } block;
 
+static void block_free(block *b)
+{
+    sp_scan_points_destroy(&b->points);
+    free(b->code);
+    free(b->value);
+}
+
 static sp_status fill_block(sp_scan *scan, const sp_scan_labels *labels,
                             int32_t no_class, block *b)
 {
@@ -77,28 +85,19 @@ static sp_status fill_block(sp_scan *scan, const sp_scan_labels *labels,
 sp_status sp_scan_each_block(sp_scan *scan, const sp_scan_labels *labels,
                              int32_t no_class, sp_scan_put_points *put, void *arg)
 {
-    size_t n_added = (size_t)labels->n_added;
-    block b = {{0},
-               malloc(SP_SCAN_BLOCK * sizeof *b.code),
-               malloc(SP_SCAN_BLOCK * n_added * sizeof *b.value + 1)};
-    sp_status rc = SP_OK;
+    SP_CLOSED_BY(block_free) block b = {0};
 
     assert(labels->get && put);
-    if (!b.code || !b.value)
-        rc = SP_FAIL(SP_EMEM, "%s: no memory to copy it", scan->path);
-    if (rc == SP_OK)
-        rc = sp_scan_rewind(scan);
+    SP_TRY(SP_NEW(&b.code, SP_SCAN_BLOCK, scan->path));
+    SP_TRY(SP_NEW(&b.value, SP_SCAN_BLOCK * labels->n_added, scan->path));
+    SP_TRY(sp_scan_rewind(scan));
     do {
-        if (rc == SP_OK)
-            rc = fill_block(scan, labels, no_class, &b);
-        if (rc == SP_OK && b.points.n > 0)
-            rc = put(arg, &b.points, b.code, b.value);
+        SP_TRY(fill_block(scan, labels, no_class, &b));
+        if (b.points.n > 0)
+            SP_TRY(put(arg, &b.points, b.code, b.value));
         sp_liveness_count();
-    } while (rc == SP_OK && b.points.n > 0);
-    sp_scan_points_destroy(&b.points);
-    free(b.code);
-    free(b.value);
-    return rc;
+    } while (b.points.n > 0);
+    return SP_OK;
 }
 
 void sp_scan_put_name(FILE *to, const char *name)

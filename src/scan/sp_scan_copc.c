@@ -119,15 +119,13 @@ static sp_status copc_take_entry(copc_search *s, const unsigned char *entry)
 static sp_status copc_read_page(copc_search *s)
 {
     const copc_page page = s->page[--s->n_pages];
-    unsigned char *bytes = malloc((size_t)page.bytes);
-    sp_status rc = bytes
-                       ? sp_scan_pread(s->scan, bytes, (size_t)page.bytes, page.at)
-                       : SP_FAIL(SP_EMEM, "%s: no memory for its index", s->scan->path);
+    SP_FREED unsigned char *bytes = NULL;
 
-    for (int64_t at = 0; rc == SP_OK && at < page.bytes; at += ENTRY_BYTES)
-        rc = copc_take_entry(s, bytes + at);
-    free(bytes);
-    return rc;
+    SP_TRY(SP_NEW(&bytes, page.bytes, s->scan->path));
+    SP_TRY(sp_scan_pread(s->scan, bytes, (size_t)page.bytes, page.at));
+    for (int64_t at = 0; at < page.bytes; at += ENTRY_BYTES)
+        SP_TRY(copc_take_entry(s, bytes + at));
+    return SP_OK;
 }
 
 /* Begins with the root page; *is_copc is false if the scan has none. */

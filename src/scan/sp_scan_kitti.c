@@ -136,23 +136,22 @@ static sp_status fill_kitti(sp_scan *scan, int64_t max, unsigned char *to, int64
 {
     kitti *k = scan->own;
     const int point = k->point_bytes, label = k->label_bytes;
-    unsigned char *points = malloc((size_t)max * (size_t)(point + label) + 1);
+    SP_FREED unsigned char *points = malloc((size_t)max * (size_t)(point + label) + 1);
     unsigned char *labels = points + max * point;
-    sp_status rc;
 
     (void)n;
     if (!points)
         return SP_FAIL(SP_EMEM, "%s: no memory for %" PRId64 " points", scan->path,
                        max);
-    rc = sp_scan_pread(scan, points, (size_t)(max * point), scan->row * point);
-    if (rc == SP_OK && label > 0)
-        rc = sp_scan_pread(&k->label, labels, (size_t)(max * label), scan->row * label);
-    for (int64_t i = 0; rc == SP_OK && i < max; i++, to += point + label) {
+    SP_TRY(sp_scan_pread(scan, points, (size_t)(max * point), scan->row * point));
+    if (label > 0)
+        SP_TRY(
+            sp_scan_pread(&k->label, labels, (size_t)(max * label), scan->row * label));
+    for (int64_t i = 0; i < max; i++, to += point + label) {
         memcpy(to, points + i * point, (size_t)point);
         memcpy(to + point, labels + i * label, (size_t)label);
     }
-    free(points);
-    return rc;
+    return SP_OK;
 }
 
 static void close_kitti(sp_scan *scan)

@@ -80,16 +80,13 @@ static sp_status place_again(const sp_scan *scan, int i, const sp_scan_added *ad
 sp_status sp_las_check_added(const sp_scan *scan, int n, const sp_scan_added *added)
 {
     sp_scan_labels labels = {.n_added = n, .added = added};
-    sp_las_extra extra = {0};
-    sp_status rc;
+    SP_CLOSED_BY(sp_las_extra_free) sp_las_extra extra = {0};
 
     assert(n >= 0 && (added || n == 0));
     if (scan->format != &sp_scan_las && scan->format != &sp_scan_laz)
         return SP_FAIL(SP_EDATA, "%s: is %s; LAS and LAZ are copies of such files",
                        scan->path, scan->title);
-    rc = sp_las_extra_place(&extra, scan, &labels);
-    sp_las_extra_free(&extra);
-    return rc;
+    return sp_las_extra_place(&extra, scan, &labels);
 }
 
 sp_status sp_las_extra_place(sp_las_extra *extra, const sp_scan *scan,
@@ -310,8 +307,7 @@ sp_status sp_las_extra_describe(const sp_las_extra *extra, const sp_scan *scan,
                                 unsigned char *head, size_t *bytes)
 {
     const sp_las_header *header = &sp_las_of(scan)->header;
-    unsigned char *text;
-    sp_status rc = SP_OK;
+    SP_FREED unsigned char *text = NULL;
     size_t n;
     vlrs v;
 
@@ -319,15 +315,10 @@ sp_status sp_las_extra_describe(const sp_las_extra *extra, const sp_scan *scan,
     if (extra->n_new == 0 && extra->n_changed == 0)
         return SP_OK;
     v = walk(extra, header, head, *bytes);
-    text = malloc(sp_las_extra_room(extra));
-    if (!text)
-        return SP_FAIL(SP_EMEM, "%s: no memory for its header", scan->path);
+    SP_TRY(SP_NEW(&text, sp_las_extra_room(extra), scan->path));
     sp_put16(head + AT_RECORD_BYTES, (uint64_t)extra->record_bytes);
     n = describe_all(extra, v.described, header->record_bytes, text);
-    if (n > 0)
-        rc = las_insert(scan, &v, text, n, head, bytes);
-    free(text);
-    return rc;
+    return n > 0 ? las_insert(scan, &v, text, n, head, bytes) : SP_OK;
 }
 
 void sp_las_extra_put(const sp_las_extra *extra, const float *value,

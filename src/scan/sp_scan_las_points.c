@@ -287,21 +287,19 @@ static sp_status join_section(const sp_las_copy *c, sp_laz_writer *laz, int k,
 static sp_status join_sections(const sp_las_copy *c, sp_laz_writer *laz, source *s)
 {
     const int64_t rows = sp_las_section(c->scan, c->part->format);
-    unsigned char *buffer = NULL;
+    SP_FREED unsigned char *buffer = NULL;
     size_t room = 0;
-    sp_status rc = SP_OK;
     int k = 0;
 
     assert(rows > 0);
-    for (int i = 0; i < c->part->n && rc == SP_OK; i++)
-        rc = las_open_source(c, i, rows, &s[i]);
-    for (int64_t at = 0; rc == SP_OK && at < c->scan->n_points; at += rows) {
-        rc = join_section(c, laz, k, &s[k], section_end(c, at, rows) - at, &buffer,
-                          &room);
+    for (int i = 0; i < c->part->n; i++)
+        SP_TRY(las_open_source(c, i, rows, &s[i]));
+    for (int64_t at = 0; at < c->scan->n_points; at += rows) {
+        SP_TRY(join_section(c, laz, k, &s[k], section_end(c, at, rows) - at, &buffer,
+                            &room));
         k = (k + 1) % c->part->n;
     }
-    free(buffer);
-    return rc;
+    return SP_OK;
 }
 
 static sp_status las_join(const sp_las_copy *c, sp_laz_writer *laz)

@@ -128,19 +128,15 @@ static sp_status rest_copy(sp_las_copy *c, unsigned char *b, int64_t at, int64_t
 
 sp_status sp_las_rest_put(sp_las_copy *c)
 {
-    unsigned char *b = malloc(COPY_BYTES);
+    SP_FREED unsigned char *b = NULL;
     int64_t at = c->rest_at;
-    sp_status rc = SP_OK;
 
-    if (!b)
-        return SP_FAIL(SP_EMEM, "%s: no memory to copy it", c->scan->path);
+    SP_TRY(SP_NEW(&b, COPY_BYTES, c->scan->path));
     c->rest_by = ftello(c->to) - c->rest_at;
-    for (int i = 0; i < c->n_cuts && rc == SP_OK; i++) {
-        rc = rest_copy(c, b, at, c->cut[i].head_at);
+    for (int i = 0; i < c->n_cuts; i++) {
+        SP_TRY(rest_copy(c, b, at, c->cut[i].head_at));
         at = c->cut[i].at + c->cut[i].bytes;
     }
-    if (rc == SP_OK)
-        rc = rest_copy(c, b, at, c->rest_end);
-    free(b);
-    return rc == SP_OK ? rest_move_all(c) : rc;
+    SP_TRY(rest_copy(c, b, at, c->rest_end));
+    return rest_move_all(c);
 }

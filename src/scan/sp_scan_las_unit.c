@@ -10,6 +10,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/sp_list.h"
 #include "base/sp_number.h"
 #include "scan/sp_scan_las.h"
 
@@ -327,9 +328,7 @@ static sp_status record_content(sp_scan *scan, const sp_las_record *record,
     const size_t n = (size_t)(record->bytes < MOST_BYTES ? record->bytes : MOST_BYTES);
 
     free(*content);
-    *content = calloc(1, n + 1);
-    if (!*content)
-        return SP_FAIL(SP_EMEM, "%s: no memory for %zu bytes", scan->path, n);
+    SP_TRY(SP_NEW(content, n, scan->path));
     return sp_scan_pread(scan, *content, n, record->at);
 }
 
@@ -338,8 +337,7 @@ static sp_status record_take(sp_scan *scan, const sp_las_record *record, las_uni
                              geo_keys *g)
 {
     const int64_t bytes = record->bytes < MOST_BYTES ? record->bytes : MOST_BYTES;
-    unsigned char *text = NULL;
-    sp_status rc;
+    SP_FREED unsigned char *text = NULL;
 
     if (record->bytes <= 0)
         return SP_OK;
@@ -354,13 +352,10 @@ static sp_status record_take(sp_scan *scan, const sp_las_record *record, las_uni
     if (!sp_las_is_record(record, "LASF_Projection", WELL_KNOWN_TEXT) &&
         !sp_las_is_record(record, "liblas", WELL_KNOWN_TEXT))
         return SP_OK;
-    rc = record_content(scan, record, &text);
-    if (rc == SP_OK) {
-        text_tidy((char *)text);
-        units_of_text(u, (char *)text);
-    }
-    free(text);
-    return rc;
+    SP_TRY(record_content(scan, record, &text));
+    text_tidy((char *)text);
+    units_of_text(u, (char *)text);
+    return SP_OK;
 }
 
 static bool is_on_globe(const sp_las_header *h)

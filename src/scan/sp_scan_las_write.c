@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
 #include "base/sp_liveness.h"
 #include "base/sp_number.h"
 #include "scan/sp_scan_las_copy.h"
@@ -194,9 +195,9 @@ static sp_status make_head(sp_las_copy *c)
         sp_laz_rest(sp_las_of(c->scan)->reader, &c->rest_at, &c->rest_end);
     SP_TRY(find_copc(c));
     SP_TRY(sp_las_rest_plan(c));
-    c->head = malloc(n + VLR_HEAD + SP_LAZ_VLR_BYTES + sp_las_extra_room(&c->extra));
-    if (!c->head)
-        return SP_FAIL(SP_EMEM, "%s: no memory for its header", c->scan->path);
+    SP_TRY(SP_NEW(&c->head,
+                  n + VLR_HEAD + SP_LAZ_VLR_BYTES + sp_las_extra_room(&c->extra),
+                  c->scan->path));
     SP_TRY(sp_scan_pread(c->scan, c->head, n, 0));
     c->head_bytes = n;
     SP_TRY(change_vlrs(c));

@@ -53,10 +53,8 @@ sp_status sp_scan_lines_open(sp_scan *scan)
             close(fd);
         return rc;
     }
-    lines->line = malloc(FIRST_CAPACITY);
+    SP_TRY(SP_NEW(&lines->line, FIRST_CAPACITY, scan->path));
     lines->capacity = FIRST_CAPACITY;
-    if (!lines->line)
-        return SP_FAIL(SP_EMEM, "%s: no memory for a line", scan->path);
     SP_TRY(lines_find_end(scan));
     return sp_scan_lines_seek(scan, 0, 0);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
 #include "base/sp_number.h"
 #include "scan/sp_scan_format.h"
 
@@ -34,9 +35,7 @@ static sp_status npy_read_header(sp_scan *scan, npy *a)
     if (b[6] < 1 || b[6] > 3 || bytes > MAX_HEADER)
         return SP_FAIL(SP_EDATA, "%s: npy version %d with a header of %zu bytes",
                        scan->path, b[6], bytes);
-    a->header = calloc(bytes + 1, 1);
-    if (!a->header)
-        return SP_FAIL(SP_EMEM, "%s: no memory", scan->path);
+    SP_TRY(SP_NEW(&a->header, bytes, scan->path));
     scan->data_at = (int64_t)(at + bytes);
     SP_TRY(sp_scan_pread(scan, a->header, bytes, (int64_t)at));
     /* NumPy pads headers with blanks */
@@ -165,28 +164,25 @@ static sp_status open_npy(sp_scan *scan)
 
 static sp_status fill_npy(sp_scan *scan, int64_t max, unsigned char *to, int64_t *n)
 {
-    npy *a = scan->own;
+    const npy *a = scan->own;
     const sp_scan_field *f = scan->field;
     const size_t item = (size_t)f->size; /* of all columns */
-    unsigned char *column;
-    sp_status rc = SP_OK;
+    SP_FREED unsigned char *column = NULL;
 
     (void)n;
     if (!a->is_fortran)
         return sp_scan_pread(scan, to, (size_t)(max * scan->record_bytes),
                              scan->data_at + scan->row * scan->record_bytes);
-    column = malloc((size_t)max * item + 1);
-    if (!column)
-        return SP_FAIL(SP_EMEM, "%s: no memory for a column", scan->path);
-    for (int64_t c = 0; c < scan->n_fields && rc == SP_OK; c++) {
-        rc = sp_scan_pread(scan, column, (size_t)max * item,
-                           scan->data_at + (c * scan->n_points + scan->row) * f->size);
-        for (int64_t i = 0; rc == SP_OK && i < max; i++)
+    SP_TRY(SP_NEW(&column, (size_t)max * item, scan->path));
+    for (int64_t c = 0; c < scan->n_fields; c++) {
+        SP_TRY(
+            sp_scan_pread(scan, column, (size_t)max * item,
+                          scan->data_at + (c * scan->n_points + scan->row) * f->size));
+        for (int64_t i = 0; i < max; i++)
             memcpy(to + i * scan->record_bytes + f[c].at, column + (size_t)i * item,
                    item);
     }
-    free(column);
-    return rc;
+    return SP_OK;
 }
 
 static void close_npy(sp_scan *scan)

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
 #include "base/sp_number.h"
 #include "scan/sp_scan_format.h"
 
@@ -101,7 +102,8 @@ static bool take_word(pcd *p, int i, const char *word, char key)
 static sp_status pcd_take_words(sp_scan *scan, pcd *p, const char *line, char key)
 {
     int i = 0;
-    char *rest = NULL, *copy = strdup(line), *word;
+    SP_FREED char *copy = strdup(line);
+    char *rest = NULL, *word;
     bool fits = true;
 
     if (!copy)
@@ -109,7 +111,6 @@ static sp_status pcd_take_words(sp_scan *scan, pcd *p, const char *line, char ke
     strtok_r(copy, BLANKS, &rest);
     for (; fits && (word = strtok_r(NULL, BLANKS, &rest)); i++)
         fits = i < (p->n ? p->n : MAX_FIELDS) && take_word(p, i, word, key);
-    free(copy);
     if (!fits || (p->n != 0 && i != p->n))
         return bad_line(scan, line);
     p->n = i;
@@ -307,9 +308,9 @@ static sp_status pcd_add_fields(sp_scan *scan, pcd *p)
 /* ---- data ---- */
 static sp_status expand(sp_scan *scan, pcd *p)
 {
-    unsigned char head[8], *packed;
+    SP_FREED unsigned char *packed = NULL;
+    unsigned char head[8];
     size_t n_in, n_out;
-    bool is_good;
 
     SP_TRY(sp_scan_pread(scan, head, sizeof head, scan->data_at));
     n_in = sp_get32(head);
@@ -322,20 +323,13 @@ static sp_status expand(sp_scan *scan, pcd *p)
                        " bytes, the points take %" PRId64,
                        scan->path, n_in, n_out, scan->file_bytes,
                        scan->n_points * scan->record_bytes);
-    packed = malloc(n_in + 1);
-    p->plain = malloc(n_out + 1);
-    if (!packed || !p->plain) {
-        free(packed);
-        return SP_FAIL(SP_EMEM, "%s: no memory for %zu bytes", scan->path,
-                       n_in + n_out);
-    }
-    sp_status rc = sp_scan_pread(scan, packed, n_in, scan->data_at + 8);
-    is_good = rc == SP_OK && lzf_expand(packed, n_in, p->plain, n_out);
-    free(packed);
-    SP_TRY(rc);
-    return is_good ? SP_OK
-                   : SP_FAIL(SP_EDATA, "%s: damaged: does not decompress to %zu bytes",
-                             scan->path, n_out);
+    SP_TRY(SP_NEW(&packed, n_in, scan->path));
+    SP_TRY(SP_NEW(&p->plain, n_out, scan->path));
+    SP_TRY(sp_scan_pread(scan, packed, n_in, scan->data_at + 8));
+    return lzf_expand(packed, n_in, p->plain, n_out)
+               ? SP_OK
+               : SP_FAIL(SP_EDATA, "%s: damaged: does not decompress to %zu bytes",
+                         scan->path, n_out);
 }
 
 /* Transposes n points from field after field to point after point. */

@@ -12,9 +12,9 @@
 
 #include "base/sp_list.h"
 #include "base/sp_number.h"
+#include "base/sp_task.h"
 #include "scan/laz/sp_laz_chunk.h"
 #include "scan/laz/sp_laz_field.h"
-#include "base/sp_task.h"
 
 enum { MOST_THREADS = 64 };
 
@@ -221,14 +221,12 @@ sp_status sp_laz_create(sp_laz_writer **writer, const char *path, FILE *to,
 static sp_status put_table(sp_laz_writer *w)
 {
     int64_t at = ftello(w->to);
-    unsigned char offset[8], *bytes = NULL;
+    SP_FREED unsigned char *bytes = NULL;
+    unsigned char offset[8];
     size_t n = 0;
-    sp_status rc;
 
     SP_TRY(sp_laz_table_write(w->chunk, w->n_chunks, &w->format, &bytes, &n));
-    rc = laz_write_put(w, bytes, n);
-    free(bytes);
-    SP_TRY(rc);
+    SP_TRY(laz_write_put(w, bytes, n));
     sp_put64(offset, (uint64_t)at);
     if (at < 0 || fseeko(w->to, w->at, SEEK_SET) != 0)
         return SP_FAIL(SP_EIO, "%s: cannot seek: %s", w->path, strerror(errno));

@@ -11,8 +11,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/sp_list.h"
 #include "base/sp_fault.h"
+#include "base/sp_list.h"
 #include "base/sp_signal.h"
 #include "scan/scene/sp_lidar.h"
 
@@ -30,21 +30,19 @@ static const char *const feature_names[SP_SCENE_FEATURES] = {"intensity", "heigh
 /* Computes the features [n][3] of a scan; height is above its 2nd percentile of z. */
 static sp_status make_features(const sp_lidar *scan, float **features)
 {
-    size_t n = (size_t)scan->n;
-    double *z = malloc((n + 1) * sizeof *z), base;
-    float *f = malloc((n + 1) * SP_SCENE_FEATURES * sizeof *f);
+    const int64_t n = scan->n;
+    SP_FREED double *z = NULL;
+    double base;
+    float *f;
 
-    *features = f;
-    if (!z || !f) {
-        free(z);
-        return SP_FAIL(SP_EMEM, "scene: no memory for %zu points", n);
-    }
-    for (size_t i = 0; i < n; i++)
+    SP_TRY(SP_NEW(&z, n, "the heights of a scene"));
+    SP_TRY(SP_NEW(features, n * SP_SCENE_FEATURES, "the features of a scene"));
+    f = *features;
+    for (int64_t i = 0; i < n; i++)
         z[i] = scan->xyz[3 * i + 2];
-    qsort(z, n, sizeof *z, sp_by_double);
+    qsort(z, (size_t)n, sizeof *z, sp_by_double);
     base = n ? z[(n - 1) / 50] : 0;
-    free(z);
-    for (size_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n; i++) {
         f[SP_SCENE_FEATURES * i] = scan->intensity[i];
         f[SP_SCENE_FEATURES * i + 1] = (float)(scan->xyz[3 * i + 2] - base);
         f[SP_SCENE_FEATURES * i + 2] = scan->returns[i];
@@ -57,14 +55,10 @@ static sp_status make_scan(const sp_scene_options *options, int64_t index,
 {
     sp_rng layout = sp_rng_open(options->seed, SP_RNG_SCENE, (uint64_t)index, 0);
     sp_rng pulses = sp_rng_open(options->seed, SP_RNG_SCENE, (uint64_t)index, 1);
-    sp_landscape landscape;
-    sp_status rc;
+    SP_CLOSED_BY(sp_landscape_destroy) sp_landscape landscape = {0};
 
-    rc = sp_landscape_create(&landscape, options->extent, &layout);
-    if (rc == SP_OK)
-        rc = sp_lidar_scan(scan, &landscape, &pulses);
-    sp_landscape_destroy(&landscape);
-    return rc;
+    SP_TRY(sp_landscape_create(&landscape, options->extent, &layout));
+    return sp_lidar_scan(scan, &landscape, &pulses);
 }
 
 static sp_status scene_check_options(const sp_scene_options *options)
@@ -82,26 +76,22 @@ sp_status sp_scene_make(const sp_scene_options *options, int64_t index, sp_grid 
 {
     const sp_grid_options how = {.voxel_size = options->voxel_size,
                                  .with_points = options->with_points};
-    sp_lidar scan = {0};
+    SP_CLOSED_BY(sp_lidar_destroy) sp_lidar scan = {0};
+    SP_FREED float *features = NULL;
     sp_points points;
-    float *features = NULL;
-    sp_status rc;
 
     assert(index >= 0);
     SP_TRY(scene_check_options(options));
-    SP_TRY_GOTO(rc, make_scan(options, index, &scan), done);
-    SP_TRY_GOTO(rc, make_features(&scan, &features), done);
+    SP_TRY(make_scan(options, index, &scan));
+    SP_TRY(make_features(&scan, &features));
     points = (sp_points){.n = scan.n,
                          .xyz = scan.xyz,
                          .features = features,
                          .c = SP_SCENE_FEATURES,
                          .label = scan.label};
-    SP_TRY_GOTO(rc, sp_grid_points(grid, &points, &how), done);
+    SP_TRY(sp_grid_points(grid, &points, &how));
     grid->sample.id = index;
-done:
-    free(features);
-    sp_lidar_destroy(&scan);
-    return rc;
+    return SP_OK;
 }
 
 /* ---- shards ---- */
@@ -134,16 +124,11 @@ static int64_t first_of(const writing *w, int shard)
 
 static sp_status scene_allocate(writing *w)
 {
-    size_t n = (size_t)w->n_samples + 1;
-
-    w->all.voxels = calloc(n, sizeof *w->all.voxels);
-    w->all.points = calloc(n, sizeof *w->all.points);
-    w->all.sums = calloc(n, 2 * SP_SCENE_FEATURES * sizeof *w->all.sums);
-    w->kept = calloc(n, sizeof *w->kept);
-    if (!w->all.voxels || !w->all.points || !w->all.sums || !w->kept)
-        return SP_FAIL(SP_EMEM, "scene: no memory for %lld samples",
-                       (long long)w->n_samples);
-    return SP_OK;
+    SP_TRY(SP_NEW(&w->all.voxels, w->n_samples, "the sizes of scenes"));
+    SP_TRY(SP_NEW(&w->all.points, w->n_samples, "the sizes of scenes"));
+    SP_TRY(SP_NEW(&w->all.sums, w->n_samples * 2 * SP_SCENE_FEATURES,
+                  "the sums of scenes"));
+    return SP_NEW(&w->kept, w->n_samples, "scenes");
 }
 
 static void scene_release(writing *w)
