@@ -48,7 +48,8 @@ void sp_history_note(sp_history *history, const char *format, ...)
 static sp_status history_read_lines(sp_history *history, const char *name,
                                     bool is_later)
 {
-    char path[PATH_MAX], *all;
+    SP_FREED char *all = NULL;
+    char path[PATH_MAX];
     int number = 0, n_faults = 0;
 
     if (access(sp_file_in(history->dir, name, path), F_OK) != 0)
@@ -56,7 +57,6 @@ static sp_status history_read_lines(sp_history *history, const char *name,
     SP_TRY(sp_file_read(path, &all, NULL));
     for (char *line = all, *end; *line; line = end + 1) {
         const char *fault = NULL;
-        sp_status rc;
 
         number++;
         end = strchr(line, '\n');
@@ -65,12 +65,8 @@ static sp_status history_read_lines(sp_history *history, const char *name,
                             number);
             break;
         }
-        rc =
-            sp_history_take_line(history, line, (size_t)(end - line), is_later, &fault);
-        if (rc != SP_OK) {
-            free(all);
-            return rc;
-        }
+        SP_TRY(sp_history_take_line(history, line, (size_t)(end - line), is_later,
+                                    &fault));
         if (fault && ++n_faults <= NOTES)
             sp_history_note(history, "%s: line %d was skipped: %s.", name, number,
                             fault);
@@ -78,7 +74,6 @@ static sp_status history_read_lines(sp_history *history, const char *name,
     if (n_faults > NOTES)
         sp_history_note(history, "%s: %d more line%s skipped.", name, n_faults - NOTES,
                         n_faults - NOTES == 1 ? " was" : "s were");
-    free(all);
     return SP_OK;
 }
 
@@ -176,41 +171,25 @@ static void free_eval(sp_history_eval *e)
     free(e->set);
 }
 
-static void free_start(sp_history_start *s)
-{
-    char *const all[] = {s->version,   s->mpi,       s->hdf5,
-                         s->processor, s->device,    s->precision,
-                         s->transport, s->deck_hash, s->data_hash};
-
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        free(all[i]);
-}
-
 void sp_history_destroy(sp_history *history)
 {
     for (int i = 0; i < history->n_evals; i++)
         free_eval(&history->eval[i]);
     for (int i = 0; i < history->n_later; i++)
         free_eval(&history->later[i]);
-    for (int i = 0; i < history->n_starts; i++)
-        free_start(&history->start[i]);
     sp_h5_list_free(history->deck_value, sp_config_n_keys());
     for (int i = 0; i < history->n_checkpoints; i++)
         free(history->checkpoint[i].name);
-    for (int i = 0; i < history->n_samples; i++) {
-        free(history->sample[i].which);
-        free(history->sample[i].name);
-    }
+    sp_history_drop(history->starts);
+    sp_history_drop(history->ends);
+    sp_history_drop(history->samples);
     sp_h5_list_free(history->note, history->n_notes);
     free(history->step);
     free(history->eval);
     free(history->later);
-    free(history->start);
-    free(history->end);
     free(history->deck);
     free(history->rank);
     free(history->checkpoint);
-    free(history->sample);
     free(history->dir);
     *history = (sp_history){0};
 }

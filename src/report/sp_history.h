@@ -64,30 +64,10 @@ typedef struct sp_history_eval {
     char *name; /* NULL: not of such a set */
 } sp_history_eval;
 
-/* A start or a resume. A text that the line has not is "". */
-typedef struct sp_history_start {
-    bool is_resume;
-    double step, ranks, nodes, parameters;
-    char *version, *mpi, *hdf5, *processor, *device, *precision, *transport, *deck_hash,
-        *data_hash;
-} sp_history_start;
-
-/* The end of a start: its seconds. */
-typedef struct sp_history_end {
-    double total_s, train_s, eval_s, save_s;
-} sp_history_end;
-
 typedef struct sp_history_file {
     char *name;
     int64_t bytes;
 } sp_history_file;
-
-/* A picture of a sample of data.val. */
-typedef struct sp_history_sample {
-    char *which; /* "best", "median", "worst" */
-    char *name;  /* "val.h5: sample 3 (tile.las[0,1])" */
-    double miou, voxels, step;
-} sp_history_sample;
 
 typedef struct sp_history {
     char *dir;
@@ -98,10 +78,10 @@ typedef struct sp_history {
     int n_evals;
     sp_history_eval *later; /* by sptrain eval */
     int n_later;
-    sp_history_start *start;
-    int n_starts;
-    sp_history_end *end;
-    int n_ends;
+    /* Arrays of JSON objects as they were read (sp_history_number, sp_history_text):
+     * starts and resumes, their ends, and the samples of data.val that have pictures.
+     * NULL: empty. */
+    struct json_t *starts, *ends, *samples;
     bool has_state;
     sp_run_state state;
     char *deck;        /* text of deck.resolved; NULL if it is missing */
@@ -110,8 +90,6 @@ typedef struct sp_history {
     int n_ranks;
     sp_history_file *checkpoint;
     int n_checkpoints;
-    sp_history_sample *sample;
-    int n_samples;
     /* Sentences about skipped or missing parts. */
     char **note;
     int n_notes;
@@ -129,6 +107,15 @@ const sp_history_eval *sp_history_best(const sp_history *history);
 /* The latest evaluation: of the training, or by sptrain eval if the training has no
  * evaluation; NULL if both are missing. */
 const sp_history_eval *sp_history_last(const sp_history *history);
+/* The number of objects of an array, and object i, which is the array's; NULL if it has
+ * no such object. */
+int sp_history_count(const struct json_t *objects);
+const struct json_t *sp_history_get(const struct json_t *objects, int i);
+/* What a JSON object has under this key; NAN and "" if it has no number or text. */
+double sp_history_number(const struct json_t *object, const char *key);
+const char *sp_history_text(const struct json_t *object, const char *key);
+/* The sum of the finite numbers under this key in an array of objects. */
+double sp_history_sum(const struct json_t *objects, const char *key);
 /* mIoU over points if there are points, else over voxels. */
 double sp_history_score(const sp_history_eval *eval);
 /* The same of merged predictions; NAN without them. */
@@ -144,9 +131,11 @@ void sp_history_note(sp_history *history, const char *format, ...)
 sp_status sp_history_take_line(sp_history *history, const char *line, size_t n,
                                bool is_later, const char **fault);
 /* Reads pictures.json; a folder without one has no pictures. */
-sp_status sp_history_take_pictures(sp_history *history, const char *text);
+void sp_history_take_pictures(sp_history *history, const char *text);
 /* Reads everything but the lines. */
 sp_status sp_history_read_folder(sp_history *history);
+/* Gives an array back; NULL does nothing. */
+void sp_history_drop(struct json_t *objects);
 /* Makes room for another element of an array of n; SP_EMEM. */
 sp_status sp_history_grow(void **array, int n, size_t size);
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/sp_file.h"
+#include "base/sp_list.h"
 #include "checkpoint/sp_checkpoint.h"
 #include "deck/sp_deck.h"
 #include "report/sp_history.h"
@@ -31,26 +32,22 @@ static char *history_read_text(sp_history *history, const char *name)
 /* Uses the deck that best.h5 holds. */
 static char *read_checkpoint_deck(const sp_history *history)
 {
-    char path[PATH_MAX];
-    sp_checkpoint_state state = {0};
-    sp_normalization normalization = {0};
-    char *deck = NULL;
+    SP_CLOSED_BY(sp_checkpoint_state_destroy) sp_checkpoint_state state = {0};
+    SP_CLOSED_BY(sp_normalization_destroy) sp_normalization normalization = {0};
+    char path[PATH_MAX], *deck;
 
     sp_file_in(history->dir, "checkpoints/best.h5", path);
-    if (access(path, R_OK) == 0 &&
-        sp_checkpoint_read_state(path, &state, &normalization) == SP_OK) {
-        deck = state.deck;
-        state.deck = NULL;
-    }
-    sp_checkpoint_state_destroy(&state);
-    sp_normalization_destroy(&normalization);
+    if (access(path, R_OK) != 0 ||
+        sp_checkpoint_read_state(path, &state, &normalization) != SP_OK)
+        return NULL;
+    deck = state.deck;
+    state.deck = NULL;
     return deck;
 }
 
 static sp_status history_read_deck(sp_history *history)
 {
-    sp_config config = {0};
-    sp_status rc = SP_OK;
+    SP_CLOSED_BY(sp_config_destroy) sp_config config = {0};
 
     history->deck = history_read_text(history, "deck.resolved");
     if (!history->deck)
@@ -60,18 +57,15 @@ static sp_status history_read_deck(sp_history *history)
                         "There is no deck.resolved, so its keys are not compared.");
         return SP_OK;
     }
-    if (sp_config_parse(&config, history->deck, "deck.resolved", 0, NULL) == SP_OK) {
-        history->deck_value =
-            calloc((size_t)sp_config_n_keys(), sizeof *history->deck_value);
-        for (int i = 0; history->deck_value && i < sp_config_n_keys(); i++)
-            history->deck_value[i] = sp_config_value(&config, sp_config_key(i));
-        if (!history->deck_value)
-            rc = SP_FAIL(SP_EMEM, "no memory for the keys of a deck");
-    } else
+    if (sp_config_parse(&config, history->deck, "deck.resolved", 0, NULL) != SP_OK) {
         sp_history_note(history, "deck.resolved cannot be read: %s",
                         sp_error_last()->message);
-    sp_config_destroy(&config);
-    return rc;
+        return SP_OK;
+    }
+    SP_TRY(SP_NEW(&history->deck_value, sp_config_n_keys(), "the keys of a deck"));
+    for (int i = 0; i < sp_config_n_keys(); i++)
+        history->deck_value[i] = sp_config_value(&config, sp_config_key(i));
+    return SP_OK;
 }
 
 /* ---- checkpoints ---- */
@@ -117,8 +111,8 @@ static sp_status read_checkpoints(sp_history *history)
 
 sp_status sp_history_read_folder(sp_history *history)
 {
-    char path[PATH_MAX], *pictures;
-    sp_status rc = SP_OK;
+    SP_FREED char *pictures = NULL;
+    char path[PATH_MAX];
 
     assert(history->dir);
     history->has_state = sp_run_read_state(history->dir, "", &history->state) == SP_OK;
@@ -136,7 +130,6 @@ sp_status sp_history_read_folder(sp_history *history)
     SP_TRY(read_checkpoints(history));
     pictures = history_read_text(history, "pictures/pictures.json");
     if (pictures)
-        rc = sp_history_take_pictures(history, pictures);
-    free(pictures);
-    return rc;
+        sp_history_take_pictures(history, pictures);
+    return SP_OK;
 }

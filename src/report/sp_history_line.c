@@ -10,21 +10,45 @@
 
 enum { MOST_CLASSES = 65536 };
 
-static double history_number(const json_t *object, const char *key)
+double sp_history_number(const json_t *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
 
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-/* Copies a text; "" if it is missing. *is_short becomes true without memory. */
-static char *text(const json_t *object, const char *key, bool *is_short)
+const char *sp_history_text(const json_t *object, const char *key)
 {
     const char *value = json_string_value(json_object_get(object, key));
-    char *copy = strdup(value ? value : "");
 
-    *is_short = *is_short || !copy;
-    return copy;
+    return value ? value : "";
+}
+
+int sp_history_count(const json_t *objects)
+{
+    return (int)json_array_size(objects);
+}
+
+const json_t *sp_history_get(const json_t *objects, int i)
+{
+    return i < 0 ? NULL : json_array_get(objects, (size_t)i);
+}
+
+void sp_history_drop(json_t *objects)
+{
+    json_decref(objects);
+}
+
+double sp_history_sum(const json_t *objects, const char *key)
+{
+    double sum = 0;
+
+    for (int i = 0; i < sp_history_count(objects); i++) {
+        const double one = sp_history_number(sp_history_get(objects, i), key);
+
+        sum += isfinite(one) ? one : 0;
+    }
+    return sum;
 }
 
 static sp_status history_out_of_memory(void)
@@ -45,7 +69,7 @@ static sp_status history_take_step(sp_history *history, const json_t *line)
                            sizeof *history->step));
     step = &history->step[history->n_steps++];
     for (int i = 0; i < SP_STEP_VALUE_COUNT; i++)
-        step->at[i] = history_number(line, keys[i]);
+        step->at[i] = sp_history_number(line, keys[i]);
     return SP_OK;
 }
 
@@ -134,16 +158,17 @@ static sp_history_eval history_scores(const json_t *line)
 {
     const json_t *merged = json_object_get(line, "merged");
 
-    return (sp_history_eval){.step = history_number(line, "step"),
-                             .epoch = history_number(line, "epoch"),
-                             .samples = history_number(line, "samples"),
-                             .loss = history_number(line, "loss"),
-                             .accuracy = history_number(line, "accuracy"),
-                             .miou = history_number(line, "miou"),
-                             .point_accuracy = history_number(line, "point_accuracy"),
-                             .point_miou = history_number(line, "point_miou"),
-                             .merged_miou = history_number(merged, "miou"),
-                             .merged_point_miou = history_number(merged, "point_miou")};
+    return (sp_history_eval){
+        .step = sp_history_number(line, "step"),
+        .epoch = sp_history_number(line, "epoch"),
+        .samples = sp_history_number(line, "samples"),
+        .loss = sp_history_number(line, "loss"),
+        .accuracy = sp_history_number(line, "accuracy"),
+        .miou = sp_history_number(line, "miou"),
+        .point_accuracy = sp_history_number(line, "point_accuracy"),
+        .point_miou = sp_history_number(line, "point_miou"),
+        .merged_miou = sp_history_number(merged, "miou"),
+        .merged_point_miou = sp_history_number(merged, "point_miou")};
 }
 
 /* Copies the scores of data.val_sets. */
@@ -169,7 +194,6 @@ static sp_status fill_eval(sp_history_eval *e, const json_t *line, bool is_later
 {
     const json_t *matrix = json_object_get(line, "confusion");
     const json_t *merged = json_object_get(line, "merged");
-    bool is_short = false;
 
     *e = history_scores(line);
     e->n_classes = json_is_array(matrix)
@@ -186,11 +210,11 @@ static sp_status fill_eval(sp_history_eval *e, const json_t *line, bool is_later
     SP_TRY(take_confusion(json_object_get(line, "point_confusion"), e->n_classes,
                           &e->point_confusion));
     SP_TRY(take_val_sets(e, json_object_get(line, "sets")));
-    if (is_later) {
-        e->time = text(line, "time", &is_short);
-        e->checkpoint = text(line, "checkpoint", &is_short);
-    }
-    return is_short ? history_out_of_memory() : SP_OK;
+    if (!is_later)
+        return SP_OK;
+    e->time = strdup(sp_history_text(line, "time"));
+    e->checkpoint = strdup(sp_history_text(line, "checkpoint"));
+    return e->time && e->checkpoint ? SP_OK : history_out_of_memory();
 }
 
 static sp_status take_eval(sp_history *history, const json_t *line, bool is_later,
@@ -209,46 +233,15 @@ static sp_status take_eval(sp_history *history, const json_t *line, bool is_late
     return fill_eval(&(*array)[(*n)++], line, is_later);
 }
 
-/* ---- starts and ends ---- */
-
-static sp_status take_start(sp_history *history, const json_t *line, bool is_resume)
+/* Keeps an object in a list. */
+static sp_status history_keep(json_t **list, json_t *object)
 {
-    bool is_short = false;
-    sp_history_start *s;
-
-    SP_TRY(sp_history_grow((void **)&history->start, history->n_starts,
-                           sizeof *history->start));
-    s = &history->start[history->n_starts++];
-    *s = (sp_history_start){.is_resume = is_resume,
-                            .step = history_number(line, "step"),
-                            .ranks = history_number(line, "ranks"),
-                            .nodes = history_number(line, "nodes"),
-                            .parameters = history_number(line, "parameters"),
-                            .version = text(line, "version", &is_short),
-                            .mpi = text(line, "mpi", &is_short),
-                            .hdf5 = text(line, "hdf5", &is_short),
-                            .processor = text(line, "processor", &is_short),
-                            .device = text(line, "device", &is_short),
-                            .precision = text(line, "precision", &is_short),
-                            .transport = text(line, "transport_text", &is_short),
-                            .deck_hash = text(line, "deck_hash", &is_short),
-                            .data_hash = text(line, "data_hash", &is_short)};
-    return is_short ? history_out_of_memory() : SP_OK;
+    if (!*list)
+        *list = json_array();
+    return json_array_append(*list, object) == 0 ? SP_OK : history_out_of_memory();
 }
 
-static sp_status take_end(sp_history *history, const json_t *line)
-{
-    SP_TRY(
-        sp_history_grow((void **)&history->end, history->n_ends, sizeof *history->end));
-    history->end[history->n_ends++] =
-        (sp_history_end){.total_s = history_number(line, "total_s"),
-                         .train_s = history_number(line, "train_s"),
-                         .eval_s = history_number(line, "eval_s"),
-                         .save_s = history_number(line, "save_s")};
-    return SP_OK;
-}
-
-static sp_status take_object(sp_history *history, const json_t *line, bool is_later,
+static sp_status take_object(sp_history *history, json_t *line, bool is_later,
                              const char **fault)
 {
     const char *event = json_string_value(json_object_get(line, "event"));
@@ -265,9 +258,9 @@ static sp_status take_object(sp_history *history, const json_t *line, bool is_la
     if (strcmp(event, "step") == 0)
         return history_take_step(history, line);
     if (strcmp(event, "start") == 0 || strcmp(event, "resume") == 0)
-        return take_start(history, line, event[0] == 'r');
+        return history_keep(&history->starts, line);
     /* Events of other versions are passed over. */
-    return strcmp(event, "end") == 0 ? take_end(history, line) : SP_OK;
+    return strcmp(event, "end") == 0 ? history_keep(&history->ends, line) : SP_OK;
 }
 
 sp_status sp_history_take_line(sp_history *history, const char *line, size_t n,
@@ -291,36 +284,15 @@ sp_status sp_history_take_line(sp_history *history, const char *line, size_t n,
 
 /* ---- pictures ---- */
 
-static sp_status history_take_sample(sp_history *history, const json_t *object)
-{
-    bool is_short = false;
-    sp_history_sample *s;
-
-    SP_TRY(sp_history_grow((void **)&history->sample, history->n_samples,
-                           sizeof *history->sample));
-    s = &history->sample[history->n_samples++];
-    *s = (sp_history_sample){.which = text(object, "which", &is_short),
-                             .name = text(object, "name", &is_short),
-                             .miou = history_number(object, "miou"),
-                             .voxels = history_number(object, "voxels"),
-                             .step = history_number(object, "step")};
-    return is_short ? history_out_of_memory() : SP_OK;
-}
-
-sp_status sp_history_take_pictures(sp_history *history, const char *text_of)
+void sp_history_take_pictures(sp_history *history, const char *text_of)
 {
     json_error_t error;
-    json_t *root = json_loads(text_of, 0, &error), *samples, *sample;
-    sp_status rc = SP_OK;
-    size_t i;
+    json_t *root = json_loads(text_of, 0, &error);
 
     assert(history && text_of);
-    samples = json_object_get(root, "samples");
-    if (!json_is_array(samples))
+    history->samples = json_incref(json_object_get(root, "samples"));
+    if (!json_is_array(history->samples))
         sp_history_note(history,
                         "pictures/pictures.json cannot be read and is left out.");
-    json_array_foreach(samples, i, sample) if (rc == SP_OK && i < 16) rc =
-        history_take_sample(history, sample);
     json_decref(root);
-    return rc;
 }

@@ -53,18 +53,11 @@ static void add_score(const sp_report *report, const sp_history *s)
     sp_html_raw(report->html, "</div>");
 }
 
-static double total_time(const sp_history *s)
-{
-    double sum = 0;
-
-    for (int i = 0; i < s->n_ends; i++)
-        sum += isfinite(s->end[i].total_s) ? s->end[i].total_s : 0;
-    return s->n_ends ? sum : NAN;
-}
-
 static void add_progress(const sp_report *report, const sp_history *s)
 {
     const sp_history_step *last = s->n_steps ? &s->step[s->n_steps - 1] : NULL;
+    const int n_starts = sp_history_count(s->starts);
+    const int n_ends = sp_history_count(s->ends);
 
     if (last)
         sp_html_add(report->html, "<dt>last step</dt><dd>%g (epoch %g), loss %.4f</dd>",
@@ -72,18 +65,20 @@ static void add_progress(const sp_report *report, const sp_history *s)
                     last->at[SP_STEP_AT_LOSS]);
     else
         sp_html_raw(report->html, "<dt>last step</dt><dd>not logged</dd>");
-    sp_html_add(report->html, "<dt>time</dt><dd>%e", total_time(s));
-    if (s->n_ends > 0 && s->n_ends < s->n_starts) /* one that was killed has no end */
-        sp_html_add(report->html, " in %d of %d starts", s->n_ends, s->n_starts);
-    else if (s->n_ends > 1)
-        sp_html_add(report->html, " in %d starts", s->n_ends);
+    sp_html_add(report->html, "<dt>time</dt><dd>%e",
+                n_ends ? sp_history_sum(s->ends, "total_s") : NAN);
+    if (n_ends > 0 && n_ends < n_starts) /* one that was killed has no end */
+        sp_html_add(report->html, " in %d of %d starts", n_ends, n_starts);
+    else if (n_ends > 1)
+        sp_html_add(report->html, " in %d starts", n_ends);
     sp_html_raw(report->html, "</dd>");
 }
 
 static void add_card(const sp_report *report, int run)
 {
     const sp_history *s = &report->history[run];
-    const sp_history_start *start = s->n_starts ? &s->start[s->n_starts - 1] : NULL;
+    const struct json_t *start =
+        sp_history_get(s->starts, sp_history_count(s->starts) - 1);
 
     sp_html_add(report->html, "<section class=\"card\"><h3><i class=\"dot b%d\"></i>%s",
                 run % 8, s->name);
@@ -97,8 +92,10 @@ static void add_card(const sp_report *report, int run)
     if (start)
         sp_html_add(report->html,
                     "<dt>on</dt><dd>%g rank%s, %s</dd><dt>parameters</dt><dd>%g</dd>",
-                    start->ranks, sp_plural(start->ranks), start->device,
-                    start->parameters);
+                    sp_history_number(start, "ranks"),
+                    sp_plural(sp_history_number(start, "ranks")),
+                    sp_history_text(start, "device"),
+                    sp_history_number(start, "parameters"));
     if (s->has_state && *s->state.message)
         sp_html_add(report->html, "<dt>message</dt><dd>%s</dd>", s->state.message);
     sp_html_raw(report->html, "</dl></section>\n");
@@ -251,16 +248,13 @@ static sp_status write_html(sp_html *html, const char *path)
 static sp_status write_csv(const sp_report *report, const char *path)
 {
     const int stem = (int)(strlen(path) - strlen(".html"));
+    SP_CLOSED_BY(sp_html_destroy) sp_html csv = {0};
     char beside[PATH_MAX];
-    sp_html csv = {0};
-    sp_status rc;
 
     if (snprintf(beside, sizeof beside, "%.*s.csv", stem, path) >= (int)sizeof beside)
         return SP_FAIL(SP_EIO, "%.100s...: path too long", path);
     sp_report_add_csv(report, &csv);
-    rc = write_html(&csv, beside);
-    sp_html_destroy(&csv);
-    return rc;
+    return write_html(&csv, beside);
 }
 
 static sp_status write_page(const sp_report *report, const char *path)

@@ -108,29 +108,22 @@ static void add_step_time(const sp_report *report, int run)
     add_parts(report, s, whole);
 }
 
-static void add_total(const sp_report *report, const char *name, double seconds)
-{
-    if (seconds > 0)
-        sp_html_add(report->html, "<li>%s %e</li>", name, seconds);
-}
-
 static void add_totals(const sp_report *report, const sp_history *s)
 {
-    double total = 0, train = 0, eval = 0, save = 0;
+    static const struct {
+        const char *name, *key;
+    } totals[] = {{"in all", "total_s"},
+                  {"training", "train_s"},
+                  {"evaluation", "eval_s"},
+                  {"waiting for checkpoints", "save_s"}};
 
-    for (int i = 0; i < s->n_ends; i++) {
-        total += isfinite(s->end[i].total_s) ? s->end[i].total_s : 0;
-        train += isfinite(s->end[i].train_s) ? s->end[i].train_s : 0;
-        eval += isfinite(s->end[i].eval_s) ? s->end[i].eval_s : 0;
-        save += isfinite(s->end[i].save_s) ? s->end[i].save_s : 0;
-    }
-    if (s->n_ends == 0)
+    if (sp_history_count(s->ends) == 0)
         return;
     sp_html_raw(report->html, "<ul class=\"keys soft\">");
-    add_total(report, "in all", total);
-    add_total(report, "training", train);
-    add_total(report, "evaluation", eval);
-    add_total(report, "waiting for checkpoints", save);
+    for (size_t i = 0; i < sizeof totals / sizeof *totals; i++)
+        if (sp_history_sum(s->ends, totals[i].key) > 0)
+            sp_html_add(report->html, "<li>%s %e</li>", totals[i].name,
+                        sp_history_sum(s->ends, totals[i].key));
     sp_html_raw(report->html, "</ul>\n");
 }
 
@@ -177,18 +170,23 @@ void sp_report_add_times(const sp_report *report)
 
 /* ---- who ran where ---- */
 
-static void add_start(const sp_report *report, const sp_history_start *s)
+static void add_start(const sp_report *report, const struct json_t *s)
 {
     sp_html_add(report->html,
                 "<tr><td>%s</td><td>%g</td><td>%g on %g</td><td>%s</td><td>%s</td>"
                 "<td>%s</td><td>%s</td><td>%s</td></tr>\n",
-                s->is_resume ? "continued" : "begun", s->step, s->ranks, s->nodes,
-                s->device, s->processor, s->precision, s->transport, s->version);
+                strcmp(sp_history_text(s, "event"), "resume") == 0 ? "continued"
+                                                                   : "begun",
+                sp_history_number(s, "step"), sp_history_number(s, "ranks"),
+                sp_history_number(s, "nodes"), sp_history_text(s, "device"),
+                sp_history_text(s, "processor"), sp_history_text(s, "precision"),
+                sp_history_text(s, "transport_text"), sp_history_text(s, "version"));
 }
 
 static void add_starts(const sp_report *report, const sp_history *s)
 {
-    const sp_history_start *last = s->n_starts ? &s->start[s->n_starts - 1] : NULL;
+    const struct json_t *last =
+        sp_history_get(s->starts, sp_history_count(s->starts) - 1);
 
     if (!last)
         return;
@@ -197,12 +195,13 @@ static void add_starts(const sp_report *report, const sp_history *s)
         "<div class=\"wide\"><table class=\"left\"><thead><tr><th>start</th>"
         "<th>at step</th><th>ranks, nodes</th><th>device</th><th>processor</th>"
         "<th>precision</th><th>sums by</th><th>version</th></tr></thead><tbody>\n");
-    for (int i = 0; i < s->n_starts; i++)
-        add_start(report, &s->start[i]);
+    for (int i = 0; i < sp_history_count(s->starts); i++)
+        add_start(report, sp_history_get(s->starts, i));
     sp_html_add(report->html,
                 "</tbody></table></div>\n<ul class=\"keys soft\"><li>%s</li><li>HDF5 %s"
                 "</li><li>deck %s</li><li>data %s</li></ul>\n",
-                last->mpi, last->hdf5, last->deck_hash, last->data_hash);
+                sp_history_text(last, "mpi"), sp_history_text(last, "hdf5"),
+                sp_history_text(last, "deck_hash"), sp_history_text(last, "data_hash"));
 }
 
 /* Lists the hosts with their ranks: "node1: ranks 0-7". */
@@ -256,7 +255,7 @@ void sp_report_add_machines(const sp_report *report)
     for (int run = 0; run < report->n; run++) {
         const sp_history *s = &report->history[run];
 
-        if (s->n_starts + s->n_ranks + s->n_checkpoints == 0)
+        if (!s->starts && s->n_ranks + s->n_checkpoints == 0)
             continue;
         if (!has_head)
             sp_html_raw(report->html, "<h2>Ranks, restarts, checkpoints</h2>\n");

@@ -10,6 +10,8 @@
 #include "report/sp_report.h"
 #include "report/sp_report_internal.h"
 
+enum { MOST_SAMPLES = 16 };
+
 static const char *const kinds[] = {"truth", "prediction", "error"};
 static const char *const sides[] = {"top", "oblique"};
 
@@ -73,21 +75,24 @@ static void report_pictures_add_legend(const sp_report *report, const sp_history
     sp_html_raw(report->html, "</ul>\n");
 }
 
-static void report_add_sample(const sp_report *report, const sp_history *s, int i,
-                              size_t *left)
+static void report_add_sample(const sp_report *report, const sp_history *s,
+                              const struct json_t *sample, size_t *left)
 {
-    const sp_history_sample *sample = &s->sample[i];
+    const char *which = sp_history_text(sample, "which");
+
+    if (!is_known(which))
+        return;
 
     sp_html_add(
         report->html,
         "<section class=\"sample\"><h3>The %s sample: mean IoU %.4f <small>%s, %g "
         "voxels, step %g</small></h3>\n",
-        sample->which, sample->miou, sample->name, sample->voxels, sample->step);
+        which, sp_history_number(sample, "miou"), sp_history_text(sample, "name"),
+        sp_history_number(sample, "voxels"), sp_history_number(sample, "step"));
     for (size_t side = 0; side < 2; side++) {
         sp_html_raw(report->html, "<div class=\"trio\">\n");
         for (size_t kind = 0; kind < 3; kind++)
-            report_add_picture(report, s, sample->which, kinds[kind], sides[side],
-                               left);
+            report_add_picture(report, s, which, kinds[kind], sides[side], left);
         sp_html_raw(report->html, "</div>\n");
     }
     sp_html_raw(report->html, "</section>\n");
@@ -102,15 +107,14 @@ void sp_report_add_pictures(const sp_report *report)
     for (int run = 0; run < report->n; run++) {
         const sp_history *s = &report->history[run];
 
-        if (s->n_samples == 0)
+        if (sp_history_count(s->samples) == 0)
             continue;
         if (!has_head)
             sp_html_raw(report->html, "<h2>Samples of the validation</h2>\n");
         has_head = true;
         sp_report_head_run(report, run);
         report_pictures_add_legend(report, s);
-        for (int i = 0; i < s->n_samples; i++)
-            if (is_known(s->sample[i].which))
-                report_add_sample(report, s, i, &left);
+        for (int i = 0; i < sp_history_count(s->samples) && i < MOST_SAMPLES; i++)
+            report_add_sample(report, s, sp_history_get(s->samples, i), &left);
     }
 }

@@ -174,8 +174,9 @@ static void shows_not(const char *text)
     "{\"event\":\"start\",\"step\":0,\"version\":\"0.1.0\",\"mpi\":\"an MPI\","        \
     "\"hdf5\":\"1.10.8\",\"processor\":\"a "                                           \
     "<b>processor</b>\",\"ranks\":2,\"nodes\":1,"                                      \
-    "\"device\":\"cpu\",\"precision\":\"fp32\",\"deck_hash\":\"00\",\"parameters\":"   \
-    "1234567}\n"
+    "\"device\":\"cpu\",\"precision\":\"fp32\",\"deck_hash\":\"00\",\"transport_"      \
+    "text\""                                                                           \
+    ":\"an MPI's sums\",\"parameters\":1234567}\n"
 #define STEP(n, loss)                                                                  \
     "{\"event\":\"step\",\"step\":" #n ",\"epoch\":1,\"samples\":4,\"loss\":" #loss    \
     ",\"lr\":0.1,\"voxels\":1000,\"step_s\":0.5,\"data_wait_s\":0.125,"                \
@@ -205,7 +206,7 @@ RUNS_TEST(numbers_are_those_of_the_lines)
     /* A cell of the confusion matrix: row, column, count, share. */
     shows("title=\"ground\n&rarr; tree\n10 voxels, 16.67 %\">17<small>10</small></i>");
     shows("1.25 times the mean share");
-    shows("a &lt;b&gt;processor&lt;/b&gt;");
+    shows("a &lt;b&gt;processor&lt;/b&gt;</td><td>fp32</td><td>an MPI&#39;s sums</td>");
     assert_string_equal(
         test_content(csv_path, NULL),
         "run,step,epoch,unit,class,count,predicted,iou,precision,recall,"
