@@ -123,48 +123,39 @@ static char *join_path(const char *folder, const char *name)
 static sp_status pair_folders(const char *a, const char *b, const file_list *in_a,
                               const file_list *in_b, vox_file_pair *pair, int *n)
 {
-    bool *is_used = calloc((size_t)in_b->n + 1, sizeof *is_used);
+    SP_FREED bool *is_used = NULL;
     int found = 0, n_left = 0;
-    sp_status rc = is_used ? SP_OK : SP_FAIL(SP_EMEM, "no memory for names");
 
-    for (int i = 0; i < in_a->n && rc == SP_OK; i++) {
-        SP_TRY_GOTO(rc, find_partner(a, in_a->path[i], b, in_b, is_used, &found), end);
+    SP_TRY(SP_NEW(&is_used, in_b->n, "names"));
+    for (int i = 0; i < in_a->n; i++) {
+        SP_TRY(find_partner(a, in_a->path[i], b, in_b, is_used, &found));
         pair[*n] = (vox_file_pair){.a = join_path(a, in_a->path[i]),
                                    .b = join_path(b, in_b->path[found]),
                                    .name = strdup(in_a->path[i])};
         ++*n;
         if (!pair[i].a || !pair[i].b || !pair[i].name)
-            rc = SP_FAIL(SP_EMEM, "no memory for names");
+            return SP_FAIL(SP_EMEM, "no memory for names");
     }
-    for (int i = 0; rc == SP_OK && i < in_b->n; i++)
+    for (int i = 0; i < in_b->n; i++)
         n_left += !is_used[i];
     if (n_left > 0)
         sp_log_warn0("%s: %d of %d files have no partner in %s and are not compared", b,
                      n_left, in_b->n, a);
-end:
-    free(is_used);
-    return rc;
+    return SP_OK;
 }
 
 static sp_status list_folders(const char *a, const char *b, vox_file_pair **pair,
                               int *n)
 {
-    file_list in_a = {0}, in_b = {0};
-    sp_status rc;
+    SP_CLOSED_BY(file_list_free) file_list in_a = {0};
+    SP_CLOSED_BY(file_list_free) file_list in_b = {0};
 
-    SP_TRY_GOTO(rc, file_list_walk(&in_a, a, ""), end);
-    SP_TRY_GOTO(rc, file_list_walk(&in_b, b, ""), end);
+    SP_TRY(file_list_walk(&in_a, a, ""));
+    SP_TRY(file_list_walk(&in_b, b, ""));
     if (in_a.n == 0)
-        rc = SP_FAIL(SP_EDATA, "%s: no files with classes (%s)", a, CLASS_FILES);
-    *pair = calloc((size_t)in_a.n + 1, sizeof **pair);
-    if (!*pair)
-        rc = SP_FAIL(SP_EMEM, "no memory for names");
-    if (rc == SP_OK)
-        rc = pair_folders(a, b, &in_a, &in_b, *pair, n);
-end:
-    file_list_free(&in_a);
-    file_list_free(&in_b);
-    return rc;
+        return SP_FAIL(SP_EDATA, "%s: no files with classes (%s)", a, CLASS_FILES);
+    SP_TRY(SP_NEW(pair, in_a.n, "names"));
+    return pair_folders(a, b, &in_a, &in_b, *pair, n);
 }
 
 static sp_status compare_is_folder(const char *path, bool *is)

@@ -325,9 +325,8 @@ static sp_status match_points(const vox_class_file *a, const vox_class_file *b,
                               const class_points *in_a, const class_points *in_b,
                               bool by_field, pair_table *counts)
 {
-    cell_table t = {0};
+    SP_CLOSED_BY(cell_table_free) cell_table t = {0};
     int64_t n_lost = 0, lost = -1;
-    sp_status rc;
 
     for (int k = 0; k < 3; k++) {
         const double most = compare_largest_of(in_a, in_b, k);
@@ -335,58 +334,51 @@ static sp_status match_points(const vox_class_file *a, const vox_class_file *b,
         t.reach[k] = by_field ? 0 : tolerance_of(a, b, k, most);
         t.cell[k] = by_field ? 1 : fmax(4 * t.reach[k], fmax(1e-9, 1e-9 * most));
     }
-    SP_TRY_GOTO(rc, cell_table_fill(&t, in_a), end);
-    for (int64_t j = 0; j < in_b->n && rc == SP_OK; j++) {
+    SP_TRY(cell_table_fill(&t, in_a));
+    for (int64_t j = 0; j < in_b->n; j++) {
         const int64_t i = cell_table_take(&t, in_b->key + 3 * j);
 
         if (i >= 0)
-            rc = pair_table_add(counts, in_a->code[i], in_b->code[j]);
+            SP_TRY(pair_table_add(counts, in_a->code[i], in_b->code[j]));
         else if (n_lost++ == 0)
             lost = j;
-        if (rc == SP_OK && j % SP_SCAN_BLOCK == 0)
-            rc = sp_signal_check();
+        if (j % SP_SCAN_BLOCK == 0)
+            SP_TRY(sp_signal_check());
     }
-    if (rc == SP_OK && n_lost > 0 && by_field)
-        rc = SP_FAIL(SP_EDATA,
-                     "%s: %" PRId64 " of %" PRId64 " points have no partner in %s; the "
-                     "first is point %" PRId64
-                     ": no point with value %.17g is left there",
-                     b->path, n_lost, in_b->n, a->path, lost, in_b->key[3 * lost]);
-    else if (rc == SP_OK && n_lost > 0)
-        rc = SP_FAIL(SP_EDATA,
-                     "%s: %" PRId64 " of %" PRId64 " points have no partner in %s; the "
-                     "first is point %" PRId64 " at %.10g %.10g %.10g",
-                     b->path, n_lost, in_b->n, a->path, lost, in_b->key[3 * lost],
-                     in_b->key[3 * lost + 1], in_b->key[3 * lost + 2]);
-end:
-    cell_table_free(&t);
-    return rc;
+    if (n_lost == 0)
+        return SP_OK;
+    if (by_field)
+        return SP_FAIL(SP_EDATA,
+                       "%s: %" PRId64 " of %" PRId64 " points have no partner in %s; "
+                       "the first is point %" PRId64
+                       ": no point with value %.17g is left there",
+                       b->path, n_lost, in_b->n, a->path, lost, in_b->key[3 * lost]);
+    return SP_FAIL(SP_EDATA,
+                   "%s: %" PRId64 " of %" PRId64 " points have no partner in %s; the "
+                   "first is point %" PRId64 " at %.10g %.10g %.10g",
+                   b->path, n_lost, in_b->n, a->path, lost, in_b->key[3 * lost],
+                   in_b->key[3 * lost + 1], in_b->key[3 * lost + 2]);
 }
 
 static sp_status count_by_key(vox_class_file *a, vox_class_file *b, bool by_field,
                               pair_table *counts)
 {
-    class_points in_a = {0}, in_b = {0};
-    sp_status rc;
+    SP_CLOSED_BY(class_points_free) class_points in_a = {0};
+    SP_CLOSED_BY(class_points_free) class_points in_b = {0};
 
     if (!a->scan || !b->scan)
         return SP_FAIL(SP_EDATA,
                        "%s: a list of classes has neither positions nor fields: points "
                        "are matched by their order only",
                        a->scan ? b->path : a->path);
-    SP_TRY_GOTO(rc, class_points_read(a, by_field, &in_a), end);
-    SP_TRY_GOTO(rc, class_points_read(b, by_field, &in_b), end);
+    SP_TRY(class_points_read(a, by_field, &in_a));
+    SP_TRY(class_points_read(b, by_field, &in_b));
     if (in_a.n != in_b.n)
-        rc = SP_FAIL(SP_EDATA,
-                     "%s has %" PRId64 " points, %s has %" PRId64 ": they are not the "
-                     "same points",
-                     a->path, in_a.n, b->path, in_b.n);
-    else
-        rc = match_points(a, b, &in_a, &in_b, by_field, counts);
-end:
-    class_points_free(&in_a);
-    class_points_free(&in_b);
-    return rc;
+        return SP_FAIL(SP_EDATA,
+                       "%s has %" PRId64 " points, %s has %" PRId64 ": they are not "
+                       "the same points",
+                       a->path, in_a.n, b->path, in_b.n);
+    return match_points(a, b, &in_a, &in_b, by_field, counts);
 }
 
 static sp_status refuse_order(const vox_class_file *a, const vox_class_file *b,

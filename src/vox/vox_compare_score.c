@@ -95,22 +95,20 @@ static sp_status classes_of_codes(vox_code_classes *classes,
 sp_status vox_classes_find(vox_code_classes *classes, const vox_compare_options *o,
                            const vox_code_pairs *counts)
 {
-    bool *is_ignored = calloc(VOX_MAX_CODE + 1, sizeof *is_ignored);
-    sp_status rc = is_ignored ? SP_OK : SP_FAIL(SP_EMEM, "no memory for codes");
+    SP_FREED bool *is_ignored = NULL;
 
     classes->n = 0;
     classes->name = NULL;
     for (int code = 0; code <= VOX_MAX_CODE; code++)
         classes->class_of[code] = -1;
-    if (rc == SP_OK)
-        rc = classes_read_ignored(o->ignore, is_ignored);
-    if (rc == SP_OK)
-        rc = o->map.map.n > 0 ? classes_of_map(classes, &o->map.map, is_ignored)
-                              : classes_of_codes(classes, counts, is_ignored);
-    free(is_ignored);
-    if (rc == SP_OK && classes->n == 0 && o->map.map.n > 0)
-        rc = SP_FAIL(SP_EUSAGE, "--ignore %s leaves no class of --map", o->ignore);
-    return rc;
+    SP_TRY(SP_NEW(&is_ignored, VOX_MAX_CODE + 1, "codes"));
+    SP_TRY(classes_read_ignored(o->ignore, is_ignored));
+    if (o->map.map.n == 0)
+        return classes_of_codes(classes, counts, is_ignored);
+    SP_TRY(classes_of_map(classes, &o->map.map, is_ignored));
+    if (classes->n == 0)
+        return SP_FAIL(SP_EUSAGE, "--ignore %s leaves no class of --map", o->ignore);
+    return SP_OK;
 }
 
 void vox_classes_free(vox_code_classes *classes)

@@ -331,30 +331,31 @@ static bool has_blocks(const convert *c)
     return c->options->block > 0 && c->options->with_points;
 }
 
+static sp_status convert_write_sample(const convert *c, sp_shard_writer *writer,
+                                      const vox_part *p, int64_t at)
+{
+    const vox_piece *piece = &c->piece[p->piece];
+    char path[PATH_BYTES], name[PATH_BYTES], scan[PATH_BYTES];
+    SP_CLOSED_BY(vox_part_free) sp_sample sample = {0};
+
+    part_path(c, p->rank, path);
+    piece_name(c, piece, name);
+    /* Tiles of two folders may have been converted under one relative path. */
+    snprintf(scan, sizeof scan, "%s crc32c %08x", c->options->input[piece->file],
+             piece->crc);
+    SP_TRY(vox_part_read(path, p, c->options->n_features, &sample));
+    SP_TRY(sp_shard_write_sample(writer, at, &sample, name, p->cost));
+    return has_blocks(c) ? sp_shard_write_block(writer, at, scan, &piece->block)
+                         : SP_OK;
+}
+
 static sp_status convert_write_samples(const convert *c, sp_shard_writer *writer,
                                        int64_t first, int64_t end)
 {
     for (int64_t i = first; i < end; i++) {
-        const vox_part *p = &c->part[i];
-        const vox_piece *piece = &c->piece[p->piece];
-        char path[PATH_BYTES], name[PATH_BYTES], scan[PATH_BYTES];
-        sp_sample sample;
-        sp_status rc;
-
         sp_fault_at("write", i);
         SP_TRY(vox_options_check_stop(c->options));
-        part_path(c, p->rank, path);
-        piece_name(c, piece, name);
-        /* Tiles of two folders may have been converted under one relative path. */
-        snprintf(scan, sizeof scan, "%s crc32c %08x", c->options->input[piece->file],
-                 piece->crc);
-        rc = vox_part_read(path, p, c->options->n_features, &sample);
-        if (rc == SP_OK)
-            rc = sp_shard_write_sample(writer, i - first, &sample, name, p->cost);
-        if (rc == SP_OK && has_blocks(c))
-            rc = sp_shard_write_block(writer, i - first, scan, &piece->block);
-        vox_part_free(&sample);
-        SP_TRY(rc);
+        SP_TRY(convert_write_sample(c, writer, &c->part[i], i - first));
     }
     return SP_OK;
 }

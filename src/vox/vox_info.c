@@ -236,22 +236,16 @@ static sp_status join_columns(info *in)
 {
     const size_t c = (size_t)in->set.n_features;
     const double mine = (double)in->n_voxels, all = fmax(1, (double)in->set.n_voxels);
-    double *own = malloc((c + 1) * sizeof *own);
-    sp_status rc = own ? SP_OK : SP_FAIL(SP_EMEM, "info: no memory for %zu columns", c);
+    SP_FREED double *own = NULL;
 
-    SP_TRY_GOTO(rc, sp_comm_agree(in->comm, rc), end);
+    SP_TRY(sp_comm_agree(in->comm, SP_NEW(&own, c, "the columns of shards")));
     memcpy(own, in->mean, c * sizeof *own);
     for (size_t a = 0; a < c; a++)
         in->mean[a] *= mine / all;
-    SP_TRY_GOTO(
-        rc, sp_comm_allreduce(in->comm, SP_SCOPE_WORLD, in->mean, c, SP_F64, SP_SUM),
-        end);
+    SP_TRY(sp_comm_allreduce(in->comm, SP_SCOPE_WORLD, in->mean, c, SP_F64, SP_SUM));
     for (size_t a = 0; a < c; a++)
         in->m2[a] += mine * (own[a] - in->mean[a]) * (own[a] - in->mean[a]);
-    rc = sp_comm_allreduce(in->comm, SP_SCOPE_WORLD, in->m2, c, SP_F64, SP_SUM);
-end:
-    free(own);
-    return rc;
+    return sp_comm_allreduce(in->comm, SP_SCOPE_WORLD, in->m2, c, SP_F64, SP_SUM);
 }
 
 static sp_status sum_over_ranks(info *in)

@@ -309,33 +309,37 @@ static sp_status view_load(const arguments *a, vox_view_points *points)
     return is_h5 ? vox_view_load_shard(points, q) : vox_view_load_scan(points, q);
 }
 
+static void colours_free(colours *c)
+{
+    free(c->index);
+    free(c->palette);
+    free(c->row);
+}
+
+static sp_status view_picture(const arguments *a, const vox_view_points *points,
+                              sp_canvas *canvas)
+{
+    SP_CLOSED_BY(colours_free) colours c = {0};
+    SP_FREED uint8_t *hidden = NULL;
+    int64_t n_hidden = 0;
+
+    SP_TRY(view_colour(&c, points));
+    SP_TRY(find_hidden(a, points, &hidden, &n_hidden));
+    return view_draw(a, points, &c, hidden, n_hidden, canvas);
+}
+
 static sp_status view(const arguments *a)
 {
-    vox_view_points points = {0};
-    colours c = {0};
-    sp_canvas canvas = {0};
-    uint8_t *hidden = NULL;
-    int64_t n_hidden = 0;
+    SP_CLOSED_BY(vox_view_destroy) vox_view_points points = {0};
+    SP_CLOSED_BY(sp_canvas_destroy) sp_canvas canvas = {0};
     sp_status rc;
 
-    SP_TRY_GOTO(rc, view_load(a, &points), end);
-    rc = view_colour(&c, &points);
-    if (rc == SP_OK)
-        rc = find_hidden(a, &points, &hidden, &n_hidden);
-    if (rc == SP_OK)
-        rc = view_draw(a, &points, &c, hidden, n_hidden, &canvas);
+    SP_TRY(view_load(a, &points));
+    rc = view_picture(a, &points, &canvas);
     if (rc == SP_EDATA)
-        rc = SP_FAIL(rc, "%s: %s", a->load.path, sp_error_last()->message);
-    if (rc == SP_OK)
-        rc = write_picture(a->out, &canvas);
-end:
-    sp_canvas_destroy(&canvas);
-    free(hidden);
-    free(c.index);
-    free(c.palette);
-    free(c.row);
-    vox_view_destroy(&points);
-    return rc;
+        return SP_FAIL(rc, "%s: %s", a->load.path, sp_error_last()->message);
+    SP_TRY(rc);
+    return write_picture(a->out, &canvas);
 }
 
 /* The picture replaces a file of its name, which must not be an input. A name that does
@@ -374,30 +378,30 @@ static sp_status view_check(const arguments *a, int n, char *const *file)
     return view_check_out(a->out, n, file);
 }
 
+static void view_arguments_free(arguments **a)
+{
+    for (int i = 0; *a && i < (*a)->load.map.n; i++)
+        free((*a)->load.map.name[i]);
+    free(*a);
+}
+
 sp_status vox_view(int argc, char **argv, sp_comm *comm)
 {
-    arguments *a;
-    sp_status rc;
+    SP_CLOSED_BY(view_arguments_free) arguments *a = NULL;
     int n;
 
     assert(argc >= 1 && argv && comm);
     SP_TRY(SP_NEW(&a, 1, "the options"));
     a->load.sample = -1;
     memset(a->load.map.class_of, 0xff, sizeof a->load.map.class_of);
-    rc = sp_options_read(a, SP_WORD_TABLE(option_table), "spvox", argc, argv, &n);
-    if (rc == SP_OK && a->is_help) {
-        if (comm->rank == 0)
-            view_print_help();
-    } else if (rc == SP_OK) {
-        a->load.path = argv[1];
-        a->load.prediction = n > 1 ? argv[2] : NULL;
-        a->load.threads = comm->cores;
-        rc = view_check(a, n, argv + 1);
-        if (rc == SP_OK && comm->rank == 0)
-            rc = view(a);
-    }
-    for (int i = 0; i < a->load.map.n; i++)
-        free(a->load.map.name[i]);
-    free(a);
-    return rc;
+    SP_TRY(sp_options_read(a, SP_WORD_TABLE(option_table), "spvox", argc, argv, &n));
+    if (a->is_help && comm->rank == 0)
+        view_print_help();
+    if (a->is_help)
+        return SP_OK;
+    a->load.path = argv[1];
+    a->load.prediction = n > 1 ? argv[2] : NULL;
+    a->load.threads = comm->cores;
+    SP_TRY(view_check(a, n, argv + 1));
+    return comm->rank == 0 ? view(a) : SP_OK;
 }

@@ -263,26 +263,21 @@ sp_status vox_view_load_scan(vox_view_points *points, const vox_view_request *re
     const sp_scan_options options = {.columns = request->columns,
                                      .label_field = request->label_field,
                                      .n_threads = request->threads};
+    SP_CLOSED_BY(sp_scan_done) sp_scan *scan = NULL;
     reading r = {.points = points, .request = request};
-    sp_status rc;
 
     assert(!points->xyz && "the points are zeroed");
     assert(request->path);
     points->unit = "points";
-    points->sample_name = strdup("");
-    if (!points->sample_name)
-        return SP_FAIL(SP_EMEM, "no memory for a name");
+    SP_TRY(SP_NEW(&points->sample_name, 0, "a name"));
     if (request->sample > 0)
         return SP_FAIL(SP_EUSAGE, "%s: --sample is for shards; a scan is drawn whole",
                        request->path);
-    SP_TRY(sp_scan_open(&r.scan, request->path, &options));
-    SP_TRY_GOTO(rc, view_scan_choose_values(&r), end);
+    SP_TRY(sp_scan_open(&scan, request->path, &options));
+    r.scan = scan;
+    SP_TRY(view_scan_choose_values(&r));
     if (request->map.n > 0)
-        SP_TRY_GOTO(rc, view_take_map(&r), end);
-    SP_TRY_GOTO(rc, view_read_points(&r), end);
-    if (!r.wants_value && request->map.n == 0)
-        SP_TRY_GOTO(rc, choose_colours(&r), end);
-end:
-    sp_scan_close(r.scan);
-    return rc;
+        SP_TRY(view_take_map(&r));
+    SP_TRY(view_read_points(&r));
+    return !r.wants_value && request->map.n == 0 ? choose_colours(&r) : SP_OK;
 }
