@@ -3,6 +3,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/sp_list.h"
 #include "base/sp_serial.h"
 #include "comm/sp_comm_internal.h"
 
@@ -83,31 +84,29 @@ static sp_status allocate_exchange(sp_comm *comm, exchange *e, MPI_Request **req
     return SP_OK;
 }
 
+static void exchange_free(exchange *e)
+{
+    free(e->counts);
+    free(e->all);
+}
+
 sp_status sp_comm_exchange(sp_comm *comm, const void *const *data, const size_t *bytes,
                            void **all, size_t *n_all)
 {
-    exchange e = {.data = data, .bytes = bytes};
-    MPI_Request *requests = NULL;
+    SP_CLOSED_BY(exchange_free) exchange e = {.data = data, .bytes = bytes};
+    SP_FREED MPI_Request *requests = NULL;
     size_t n = 0;
-    sp_status rc = SP_OK;
 
     *all = NULL;
-    e.counts = calloc(2 * (size_t)comm->size, sizeof *e.counts);
-    if (!e.counts)
-        rc = SP_FAIL(SP_EMEM, "no memory for the sizes of an exchange");
-    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc), end);
-    SP_TRY_GOTO(rc, share_counts(comm, &e), end);
-    rc = allocate_exchange(comm, &e, &requests, n_all);
-    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc), end);
-    SP_TRY_GOTO(rc, post_exchange(comm, &e, requests, &n), end);
-    SP_TRY_GOTO(rc, sp_comm_wait_all(comm, (int)n, requests), end);
+    SP_TRY(sp_comm_agree(
+        comm, SP_NEW(&e.counts, 2 * comm->size, "the sizes of an exchange")));
+    SP_TRY(share_counts(comm, &e));
+    SP_TRY(sp_comm_agree(comm, allocate_exchange(comm, &e, &requests, n_all)));
+    SP_TRY(post_exchange(comm, &e, requests, &n));
+    SP_TRY(sp_comm_wait_all(comm, (int)n, requests));
     *all = e.all;
     e.all = NULL;
-end:
-    free(requests);
-    free(e.counts);
-    free(e.all);
-    return rc;
+    return SP_OK;
 }
 
 sp_status sp_comm_gather(sp_comm *comm, const void *data, size_t bytes, void **all,
