@@ -56,8 +56,8 @@ void sp_tensors_close(sp_tensors *file);
 /* The tensor of this name; NULL if it does not exist. */
 const sp_tensor_view *sp_tensors_find(const sp_tensors *file, const char *name);
 /* Writes the tensor's numbers in C order to `to` [count]. float16, bfloat16 and float32
- * are exact, float64 is rounded. SP_EDATA names a tensor of another type or with
- * overlapping strides, and a number that is not finite. */
+ * are exact, float64 is rounded. SP_EDATA names a tensor of another type, and a
+ * number that is not finite. */
 sp_status sp_tensor_read(const sp_tensors *file, const sp_tensor_view *tensor,
                          float *to);
 /* Prints "[27, 32, 64]". */

@@ -106,30 +106,6 @@ static bool find_extent(const sp_tensor_view *t, int64_t *extent)
     return true;
 }
 
-/* True if two elements may lie at one place: sorted by stride, each dimension must step
- * over all that the smaller ones reach. */
-static bool has_overlap(const sp_tensor_view *t)
-{
-    bool is_done[SP_TENSOR_RANK] = {false};
-    int64_t reach = 0;
-
-    for (int i = 0; i < t->rank; i++) {
-        int least = -1;
-
-        for (int d = 0; d < t->rank; d++)
-            if (!is_done[d] && t->dim[d] > 1 &&
-                (least < 0 || t->stride[d] < t->stride[least]))
-                least = d;
-        if (least < 0)
-            return false;
-        if (t->stride[least] <= reach)
-            return true;
-        reach += (t->dim[least] - 1) * t->stride[least];
-        is_done[least] = true;
-    }
-    return false;
-}
-
 /* Sets the place of the numbers from the storage and the offset into it. */
 static sp_status place_tensor(const collecting *c, const sp_pickle_value *v,
                               sp_tensor_view *t)
@@ -148,8 +124,6 @@ static sp_status place_tensor(const collecting *c, const sp_pickle_value *v,
                        "%s: tensor %s: reaches element %lld of a storage of %zu bytes",
                        c->file->path, c->name, (long long)end, n_bytes);
     t->data = t->count ? bytes + v->whole * size : bytes;
-    if (t->count > 1 && has_overlap(t))
-        t->fault = "its strides overlap";
     return SP_OK;
 }
 

@@ -179,6 +179,9 @@ class Storage:
 
 class Tensor:
     def __init__(self, shape, numbers, key, is_strange=False):
+        # One number for all elements, as torch.ones(1).expand(n) has it.
+        self.is_expanded = len(numbers) > 1 and min(numbers) == max(numbers)
+        numbers = numbers[:1] if self.is_expanded else numbers
         self.shape, self.storage = shape, Storage(numbers, key, is_strange)
 
 
@@ -216,7 +219,7 @@ class Pickler(pickle.Pickler):
         if isinstance(obj, Tensor):
             stride, at = [], 1
             for n in reversed(obj.shape):
-                stride.insert(0, at)
+                stride.insert(0, 0 if obj.is_expanded else at)
                 at *= n
             args = (obj.storage, 0, tuple(obj.shape), tuple(stride), False, {})
             return sys.modules["torch._utils"]._rebuild_tensor_v2, args
