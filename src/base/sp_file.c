@@ -281,6 +281,10 @@ sp_status sp_file_overwrite(const char *path, const char *data, size_t bytes)
 
 sp_status sp_file_rename(const char *temporary, const char *path)
 {
+    struct stat st;
+
+    if (lstat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode))
+        return SP_FAIL(SP_EIO, "%s: is no regular file, and is not replaced", path);
     if (rename(temporary, path) != 0)
         return SP_FAIL(SP_EIO, "%s: cannot rename it to %s: %s", temporary, path,
                        strerror(errno));

@@ -45,7 +45,8 @@ sp_status sp_file_replace(const char *path, const char *data, size_t bytes, int 
  * content. */
 sp_status sp_file_replace_unflushed(const char *path, const char *data, size_t bytes,
                                     int writer);
-/* Gives a complete file its name, replacing an older file, and flushes the folder. */
+/* Gives a complete file its name, replacing an older file or link, and flushes the folder.
+ * SP_EIO: a pipe, device or folder has this name. */
 sp_status sp_file_rename(const char *temporary, const char *path);
 /* Appends n pieces to a file that was opened with O_APPEND, by one call, so that
  * readers see all of them or nothing. A disk that fills up accepts a part, which is cut

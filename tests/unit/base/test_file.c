@@ -1,5 +1,5 @@
 /* Folders are made with their parents, and the message tells why one could not be.
- * Lines are appended whole. */
+ * Lines are appended whole. No output takes the place of a pipe or device. */
 #include "fixtures/test.h"
 
 #include <signal.h>
@@ -55,4 +55,15 @@ TEST(a_line_that_a_full_disk_takes_in_part_is_cut_off)
     FAILS(rc, SP_EIO, "lines: cannot write: ");
     OK(sp_file_append_line(path, "third"));
     assert_string_equal(test_content(path, NULL), "first\nthird\n");
+}
+
+TEST(a_pipe_is_not_replaced)
+{
+    struct stat st;
+
+    assert_int_equal(mkfifo("pipe", 0600), 0);
+    OK(sp_file_append_line("new", "text"));
+    FAILS(sp_file_rename("new", "pipe"), SP_EIO, "pipe: is no regular file");
+    assert_int_equal(lstat("pipe", &st), 0);
+    assert_true(S_ISFIFO(st.st_mode));
 }
