@@ -50,8 +50,8 @@ extern const struct sp_transport_ops *const sp_cuda_transports[];
     X(open) X(close) X(upload) X(download) X(fill) X(wait) X(scratch_drop)             \
     /* cuda_memory.cu */                                                               \
     X(arena_pass) X(arena_create) X(arena_destroy)                                     \
-    /* cuda_plan.cu, cuda_plan_bytes.c */                                              \
-    X(plan_build) X(plan_bytes) X(plan_scratch_bytes)                                  \
+    /* cuda_plan.cu */                                                                 \
+    X(plan_build) X(plan_bytes)                                                        \
     /* cuda_conv.cu, cuda_conv_pack.cu, cuda_wgrad.cu */                               \
     X(conv_pack_floats) X(fused_parts) X(join) X(conv_bytes)                           \
     /* cuda_norm.cu, cuda_sums.cu, cuda_loss_sum.cu */                                 \

@@ -7,9 +7,11 @@
  * Bytes, counted for n rows of level 0: about 12 n uploaded and 4 n downloaded, 60 n
  * moved by the sort (8 bits a pass).
  */
+#include <algorithm>
 #include <assert.h>
 #include <string.h>
 
+#include "base/sp_number.h"
 #include "cpu/cpu.h"
 #include "cuda/plan/cuda_plan.cuh"
 
@@ -18,7 +20,7 @@
 sp_status plan_upload(cuda_plan_builder *b, void *to, const void *from_host,
                       size_t bytes)
 {
-    if (bytes == 0)
+    if (bytes == 0 || b->counts)
         return SP_OK;
     SP_CUDA(cudaMemcpyAsync(to, from_host, bytes, cudaMemcpyHostToDevice, b->stream));
     b->plan->n_operations++;
@@ -28,7 +30,7 @@ sp_status plan_upload(cuda_plan_builder *b, void *to, const void *from_host,
 sp_status plan_download(cuda_plan_builder *b, void *to_host, const void *from,
                         size_t bytes)
 {
-    if (bytes == 0)
+    if (bytes == 0 || b->counts)
         return SP_OK;
     SP_CUDA(cudaMemcpyAsync(to_host, from, bytes, cudaMemcpyDeviceToHost, b->stream));
     SP_CUDA(cudaStreamSynchronize(b->stream));
@@ -38,9 +40,11 @@ sp_status plan_download(cuda_plan_builder *b, void *to_host, const void *from,
 }
 
 sp_status plan_sort(cuda_plan_builder *b, const uint64_t *key, const int32_t *from,
-                    int32_t *to, int32_t n, int bits)
+                    int32_t *to, int64_t n, int bits)
 {
-    const size_t mark = b->arena->used;
+    /* At least what the library takes: a copy of keys and rows, up to a byte for each
+     * pair and the counts of its digits. An estimate has no device to ask. */
+    const size_t least = 13 * (size_t)n + (16 << 10), mark = b->arena->used;
     uint64_t *sorted;
     size_t bytes = 0;
     void *room;
@@ -49,9 +53,14 @@ sp_status plan_sort(cuda_plan_builder *b, const uint64_t *key, const int32_t *fr
         return SP_OK;
     bits = bits ? bits : 1;
     SP_TRY(SP_ALLOC(b->arena, n, &sorted));
-    SP_CUDA(sp_sort_pairs(NULL, &bytes, key, sorted, from, to, n, bits, b->stream));
+    if (!b->counts)
+        SP_CUDA(sp_sort_pairs(NULL, &bytes, key, sorted, from, to, (int)n, bits,
+                              b->stream));
+    bytes = std::max(bytes, least);
     SP_TRY(sp_arena_alloc(b->arena, bytes, &room));
-    SP_CUDA(sp_sort_pairs(room, &bytes, key, sorted, from, to, n, bits, b->stream));
+    if (!b->counts)
+        SP_CUDA(sp_sort_pairs(room, &bytes, key, sorted, from, to, (int)n, bits,
+                              b->stream));
     b->plan->n_operations += sp_sort_operations(bits);
     sp_arena_rewind(b->arena, mark);
     return SP_OK;
@@ -144,26 +153,46 @@ struct take_keys {
     }
 };
 
-/* Writes order[n] for coordinates in any sequence. If sample and key do not fit one
- * word, a second sort is by sample; sorting is stable. */
-sp_status cuda_plan_sort_rows(cuda_plan_builder *b, const input &in, int32_t n,
-                              int32_t *order)
+/* The memory of the device that only the sort of level 0 needs. */
+struct sort_memory {
+    int32_t *found; /* [n_levels][n_samples + 1], and the order [n] after it */
+    int32_t *order;
+    int32_t *table; /* [4 n_samples + 1] */
+    int32_t *coords;
+    uint64_t *word; /* [n] */
+    int32_t *row;   /* [n] */
+};
+
+sp_status alloc_sort(cuda_plan_builder *b, sort_memory *m)
 {
+    const size_t n_samples = (size_t)b->n_samples, n = (size_t)b->levels.n[0];
+    const size_t n_found = (size_t)b->spec->n_levels * (n_samples + 1);
+
+    SP_TRY(SP_ALLOC(b->arena, n_found + n, &m->found));
+    m->order = m->found + n_found;
+    SP_TRY(SP_ALLOC(b->arena, 4 * n_samples + 1, &m->table));
+    SP_TRY(SP_ALLOC(b->arena, 3 * n, &m->coords));
+    SP_TRY(SP_ALLOC(b->arena, n, &m->word));
+    return SP_ALLOC(b->arena, n, &m->row);
+}
+
+/* Writes the order of coordinates in any sequence. If sample and key do not fit one
+ * word, a second sort is by sample; sorting is stable. */
+sp_status cuda_plan_sort_rows(cuda_plan_builder *b, const input &in,
+                              const sort_memory &m)
+{
+    const int32_t n = b->levels.n[0];
     const int sample_bits = b->n_samples ? plan_bits((uint64_t)b->n_samples - 1) : 0;
     const bool is_narrow = in.key_bits + sample_bits <= 64;
-    uint64_t *word;
-    int32_t *row;
 
-    SP_TRY(SP_ALLOC(b->arena, n, &word));
-    SP_TRY(SP_ALLOC(b->arena, n, &row));
-    SP_TRY(plan_each(b, make_words{in, is_narrow, word, row}, n));
-    SP_TRY(
-        plan_sort(b, word, row, order, n, in.key_bits + (is_narrow ? sample_bits : 0)));
+    SP_TRY(plan_each(b, make_words{in, is_narrow, m.word, m.row}, n));
+    SP_TRY(plan_sort(b, m.word, m.row, m.order, n,
+                     in.key_bits + (is_narrow ? sample_bits : 0)));
     if (is_narrow)
         return SP_OK;
-    SP_TRY(plan_each(b, make_samples{in, order, word}, n));
-    SP_TRY(plan_sort(b, word, order, row, n, sample_bits));
-    SP_CUDA(cudaMemcpyAsync(order, row, (size_t)n * sizeof *row,
+    SP_TRY(plan_each(b, make_samples{in, m.order, m.word}, n));
+    SP_TRY(plan_sort(b, m.word, m.order, m.row, n, sample_bits));
+    SP_CUDA(cudaMemcpyAsync(m.order, m.row, (size_t)n * sizeof *m.row,
                             cudaMemcpyDeviceToDevice, b->stream));
     b->plan->n_operations++;
     return SP_OK;
@@ -212,20 +241,17 @@ sp_status find_bases(const cuda_plan_builder *b, const int32_t *coords,
 /* Uploads coordinates, and sample rows and bases by one copy.
  *   table [4 n_samples + 1] host: the sample rows; the bases are written after them */
 sp_status upload_input(cuda_plan_builder *b, const int32_t *coords, int32_t *table,
-                       input *in)
+                       const sort_memory &m, input *in)
 {
     const size_t n_rows = (size_t)b->n_samples + 1;
     const size_t n_table = n_rows + 3 * (size_t)b->n_samples;
     const size_t n = (size_t)b->levels.n[0];
-    int32_t *table_to, *to;
     int bits = 0;
 
     SP_TRY(find_bases(b, coords, table, table + n_rows, &bits));
-    SP_TRY(SP_ALLOC(b->arena, n_table, &table_to));
-    SP_TRY(SP_ALLOC(b->arena, 3 * n, &to));
-    SP_TRY(plan_upload(b, table_to, table, n_table * sizeof *table));
-    SP_TRY(plan_upload(b, to, coords, 3 * n * sizeof *to));
-    *in = {to, table_to, table_to + n_rows, b->n_samples, 3 * bits};
+    SP_TRY(plan_upload(b, m.table, table, n_table * sizeof *table));
+    SP_TRY(plan_upload(b, m.coords, coords, 3 * n * sizeof *coords));
+    *in = {m.coords, m.table, m.table + n_rows, b->n_samples, 3 * bits};
     return SP_OK;
 }
 
@@ -235,18 +261,15 @@ sp_status upload_input(cuda_plan_builder *b, const int32_t *coords, int32_t *tab
 sp_status sort_and_count(cuda_plan_builder *b, const int32_t *coords, int32_t *table,
                          int32_t *sums, int32_t *found_host)
 {
-    const size_t n_found = (size_t)b->spec->n_levels * ((size_t)b->n_samples + 1);
-    const int32_t n = b->levels.n[0];
     const size_t mark = b->arena->used;
-    int32_t *found, *order;
+    sort_memory m;
     input in = {};
 
-    SP_TRY(SP_ALLOC(b->arena, n_found + (size_t)n, &found));
-    order = found + n_found;
-    SP_TRY(upload_input(b, coords, table, &in));
-    SP_TRY(cuda_plan_sort_rows(b, in, n, order));
-    SP_TRY(plan_each(b, take_keys{in, order, b->levels.key[0]}, n));
-    SP_TRY(plan_count_levels(b, in.sample_row, sums, found, found_host));
+    SP_TRY(alloc_sort(b, &m));
+    SP_TRY(upload_input(b, coords, table, m, &in));
+    SP_TRY(cuda_plan_sort_rows(b, in, m));
+    SP_TRY(plan_each(b, take_keys{in, m.order, b->levels.key[0]}, b->levels.n[0]));
+    SP_TRY(plan_count_levels(b, in.sample_row, sums, m.found, found_host));
     sp_arena_rewind(b->arena, mark);
     return SP_OK;
 }
@@ -262,11 +285,11 @@ sp_status build_levels(cuda_plan_builder *b, const int32_t *coords,
     b->levels.n_levels = n_levels;
     b->levels.n_samples = n_samples;
     b->levels.n[0] = n;
+    SP_TRY(SP_ALLOC(b->arena, n, &b->levels.key[0]));
     if (sp_plan_first_dilated(b->spec) < n_levels)
         return plan_take_host_levels(b, coords, sample_row);
     SP_TRY(SP_ALLOC(b->host, n_rows + 3 * (size_t)n_samples, &table));
     SP_TRY(SP_ALLOC(b->host, (size_t)n_levels * n_rows + (size_t)n, &found));
-    SP_TRY(SP_ALLOC(b->arena, n, &b->levels.key[0]));
     SP_TRY(SP_ALLOC(b->arena, plan_level_sums(n_levels, n), &sums));
     table[0] = 0;
     if (n_samples)
@@ -291,6 +314,26 @@ void cuda_plan_publish_levels(const cuda_plan_builder *b)
     for (int l = 0; l < p->n_levels; l++)
         p->level[l] = {b->levels.n[l], b->levels.key[l], b->levels.parent[l],
                        plan_of_level(b->sample_row_host, b->n_samples, l)};
+}
+
+/* Allocates what build_levels does. */
+sp_status count_levels(cuda_plan_builder *b)
+{
+    const int n_levels = b->spec->n_levels;
+    const int32_t n = b->levels.n[0];
+    int32_t *sums;
+    sort_memory m;
+    size_t mark;
+
+    SP_TRY(SP_ALLOC(b->arena, n, &b->levels.key[0]));
+    if (sp_plan_first_dilated(b->spec) == n_levels) {
+        SP_TRY(SP_ALLOC(b->arena, plan_level_sums(n_levels, n), &sums));
+        mark = b->arena->used;
+        SP_TRY(alloc_sort(b, &m));
+        SP_TRY(plan_sort(b, m.word, m.row, m.order, n, 0));
+        sp_arena_rewind(b->arena, mark);
+    }
+    return plan_alloc_levels(b);
 }
 
 /* A plan that the compute thread builds is ordered with that thread's other calls. */
@@ -336,4 +379,28 @@ sp_status sp_cuda_plan_build(sp_backend *be, const sp_plan_spec *spec,
     cuda_plan_publish_levels(&b);
     SP_TRY(plan_build_maps(&b));
     return plan_end(be);
+}
+
+/* The scratch lies in the plan's own arena, above its content. */
+sp_plan_bytes sp_cuda_plan_bytes(const sp_plan_spec *spec, const sp_plan_counts *counts)
+{
+    sp_arena arena = sp_arena_counter(), host = sp_arena_counter();
+    sp_plan plan = {};
+    cuda_plan_builder b = {};
+    sp_status rc;
+
+    b.spec = spec;
+    b.arena = &arena;
+    b.host = &host;
+    b.plan = &plan;
+    b.counts = counts;
+    b.n_samples = b.levels.n_samples = counts->n_samples;
+    b.levels.n_levels = spec->n_levels;
+    for (int l = 0; l < spec->n_levels; l++)
+        b.levels.n[l] = (int32_t)sp_least(counts->voxels[l], INT32_MAX);
+    rc = count_levels(&b);
+    if (rc == SP_OK)
+        rc = plan_build_maps(&b);
+    assert(rc == SP_OK && "a counter has memory for all");
+    return {(int64_t)arena.high, 0};
 }

@@ -29,6 +29,9 @@
  * kernels that use it are still running: the next user of these bytes runs after them.
  * The levels and maps that a kernel needs are arguments of its launch.
  *
+ * An estimate of the memory (sp_cuda_plan_bytes) runs the builder from estimated numbers
+ * on arenas that only count: nothing is queued, uploaded or read.
+ *
  * Content of the complete plan's arena:
  *     | keys of level 0 | tables of samples | levels, children | rows of maps | pairs |
  */
@@ -101,6 +104,7 @@ typedef struct cuda_plan_builder {
     const sp_plan_spec *spec;
     sp_arena *arena, *host; /* the batch's device arena and its host memory */
     sp_plan *plan;
+    const sp_plan_counts *counts; /* of an estimate; else NULL */
     int n_samples;
     plan_levels levels;
     int32_t *sample_row_host, *chunk_host; /* host copies of the members of `levels` */
@@ -111,8 +115,9 @@ typedef struct cuda_plan_builder {
 
 /* CUDA_LAUNCH in the plan's stream, counted. */
 #define PLAN_LAUNCH(b, kernel, grid, block, ...)                                       \
-    ((b)->plan->n_operations++,                                                        \
-     CUDA_LAUNCH(kernel, grid, block, (b)->stream, __VA_ARGS__))
+    ((b)->counts ? SP_OK                                                               \
+                 : ((b)->plan->n_operations++,                                         \
+                    CUDA_LAUNCH(kernel, grid, block, (b)->stream, __VA_ARGS__)))
 
 /* Queues the copy. from_host must be kept until the stream has done it. */
 sp_status plan_upload(cuda_plan_builder *b, void *to, const void *from_host,
@@ -123,7 +128,7 @@ sp_status plan_download(cuda_plan_builder *b, void *to_host, const void *from,
 /* Writes the values from[n] to to[n] in the order of bits 0 .. bits - 1 of key[n]. The
  * sort is stable. */
 sp_status plan_sort(cuda_plan_builder *b, const uint64_t *key, const int32_t *from,
-                    int32_t *to, int32_t n, int bits);
+                    int32_t *to, int64_t n, int bits);
 
 static inline unsigned plan_blocks(int64_t n)
 {
@@ -418,6 +423,8 @@ sp_status plan_count_levels(cuda_plan_builder *b, const int32_t *rows, int32_t *
  * them. SP_EDATA as sp_cpu_plan_build. */
 sp_status plan_take_host_levels(cuda_plan_builder *b, const int32_t *coords,
                                 const int32_t *sample_row);
+/* Allocates the tables of samples and all levels above 0, of levels.n rows. */
+sp_status plan_alloc_levels(cuda_plan_builder *b);
 /* Builds all levels. n, key[0] and the host's tables are there. */
 sp_status plan_fill_levels(cuda_plan_builder *b, const int32_t *sums);
 

@@ -186,14 +186,6 @@ __global__ void __launch_bounds__(PLAN_THREADS)
     child[i].mask = mask;
 }
 
-/* Uploads an array of the host's plan to memory of the device's plan. */
-template <class T>
-sp_status upload_array(cuda_plan_builder *b, const T *host, int32_t n, T **to)
-{
-    SP_TRY(SP_ALLOC(b->arena, n, to));
-    return plan_upload(b, *to, host, (size_t)n * sizeof **to);
-}
-
 /* Uploads the children of level l. A voxel without children has the row where they
  * would be. */
 sp_status upload_children(cuda_plan_builder *b, const sp_plan *host, int l)
@@ -209,7 +201,7 @@ sp_status upload_children(cuda_plan_builder *b, const sp_plan *host, int l)
         for (; row < fine->n && fine->parent[row] == i; row++)
             child[i].mask |= 1u << (fine->key[row] & 7);
     }
-    return upload_array(b, child, n, &b->levels.child[l]);
+    return plan_upload(b, b->levels.child[l], child, (size_t)n * sizeof *child);
 }
 
 heads heads_of(const cuda_plan_builder *b, const int32_t *rows)
@@ -222,28 +214,15 @@ unsigned scan_blocks(int64_t n)
     return (unsigned)((n + PLAN_SCAN - 1) / PLAN_SCAN);
 }
 
-sp_status plan_levels_take(cuda_plan_builder *b)
-{
-    plan_levels *p = &b->levels;
-
-    for (int l = 1; l < p->n_levels; l++) {
-        SP_TRY(SP_ALLOC(b->arena, p->n[l - 1], &p->parent[l - 1]));
-        SP_TRY(SP_ALLOC(b->arena, p->n[l], &p->key[l]));
-        SP_TRY(SP_ALLOC(b->arena, p->n[l], &p->child[l]));
-    }
-    return SP_OK;
-}
-
 /* Uploads first rows and chunks of the samples on all levels, by one copy. Blocks work
  * on chunks, so that no block has rows of two samples. */
 sp_status upload_tables(cuda_plan_builder *b)
 {
     const int n_levels = b->spec->n_levels;
     const size_t n = (size_t)n_levels * ((size_t)b->n_samples + 1);
-    int32_t *host, *device;
+    int32_t *host;
 
     SP_TRY(SP_ALLOC(b->host, 2 * n, &host));
-    SP_TRY(SP_ALLOC(b->arena, 2 * n, &device));
     memcpy(host, b->sample_row_host, n * sizeof *host);
     b->chunk_host = host + n;
     for (int l = 0; l < n_levels; l++) {
@@ -255,9 +234,7 @@ sp_status upload_tables(cuda_plan_builder *b)
             chunk[s + 1] =
                 chunk[s] + (row[s + 1] - row[s] + PLAN_CHUNK - 1) / PLAN_CHUNK;
     }
-    b->levels.sample_row = device;
-    b->levels.chunk = device + n;
-    return plan_upload(b, device, host, 2 * n * sizeof *host);
+    return plan_upload(b, (void *)b->levels.sample_row, host, 2 * n * sizeof *host);
 }
 
 sp_status mark_children(cuda_plan_builder *b)
@@ -274,6 +251,23 @@ sp_status mark_children(cuda_plan_builder *b)
 }
 
 } // namespace
+
+sp_status plan_alloc_levels(cuda_plan_builder *b)
+{
+    plan_levels *p = &b->levels;
+    const size_t n = (size_t)p->n_levels * ((size_t)p->n_samples + 1);
+    int32_t *table;
+
+    SP_TRY(SP_ALLOC(b->arena, 2 * n, &table));
+    p->sample_row = table;
+    p->chunk = table + n;
+    for (int l = 1; l < p->n_levels; l++) {
+        SP_TRY(SP_ALLOC(b->arena, p->n[l - 1], &p->parent[l - 1]));
+        SP_TRY(SP_ALLOC(b->arena, p->n[l], &p->key[l]));
+        SP_TRY(SP_ALLOC(b->arena, p->n[l], &p->child[l]));
+    }
+    return SP_OK;
+}
 
 sp_status plan_take_host_levels(cuda_plan_builder *b, const int32_t *coords,
                                 const int32_t *sample_row)
@@ -293,13 +287,16 @@ sp_status plan_take_host_levels(cuda_plan_builder *b, const int32_t *coords,
         memcpy(plan_of_level(b->sample_row_host, n_samples, l),
                host.level[l].sample_row, n_rows * sizeof *b->sample_row_host);
     }
+    SP_TRY(plan_alloc_levels(b));
     SP_TRY(upload_tables(b));
     for (int l = 0; l < n_levels; l++) {
         const sp_level *level = &host.level[l];
+        const size_t n = (size_t)level->n;
 
-        SP_TRY(upload_array(b, level->key, level->n, &b->levels.key[l]));
+        SP_TRY(plan_upload(b, b->levels.key[l], level->key, n * sizeof *level->key));
         if (level->parent)
-            SP_TRY(upload_array(b, level->parent, level->n, &b->levels.parent[l]));
+            SP_TRY(plan_upload(b, b->levels.parent[l], level->parent,
+                               n * sizeof *level->parent));
         if (l > 0)
             SP_TRY(upload_children(b, &host, l));
     }
@@ -335,8 +332,8 @@ sp_status plan_fill_levels(cuda_plan_builder *b, const int32_t *sums)
 {
     const unsigned n_blocks = scan_blocks(b->levels.n[0]);
 
+    SP_TRY(plan_alloc_levels(b));
     SP_TRY(upload_tables(b));
-    SP_TRY(plan_levels_take(b));
     if (n_blocks == 0 || b->levels.n_levels == 1)
         return SP_OK;
     SP_TRY(PLAN_LAUNCH(b, write_levels_kernel, n_blocks, PLAN_THREADS,

@@ -359,7 +359,7 @@ sp_status plan_lists_sort_rows(cuda_plan_builder *b, const plan_map *begin,
     uint64_t *word;
     int32_t *row;
 
-    if (n > INT32_MAX)
+    if (n > INT32_MAX && !b->counts)
         return SP_FAIL(SP_EDATA,
                        "%lld output rows in kernel maps of one kind, at most "
                        "2^31: set batch.voxel_budget",
@@ -368,7 +368,7 @@ sp_status plan_lists_sort_rows(cuda_plan_builder *b, const plan_map *begin,
     SP_TRY(SP_ALLOC(b->arena, n, &row));
     SP_TRY(plan_each_map(b, make_order_words{b->levels, bits, begin->segment, last,
                                              begin->row_at, word, row}));
-    SP_TRY(plan_sort(b, word, row, sorted + begin->row_at, (int32_t)n,
+    SP_TRY(plan_sort(b, word, row, sorted + begin->row_at, n,
                      bits + plan_bits((uint64_t)(last - begin->segment))));
     sp_arena_rewind(b->arena, mark);
     return SP_OK;
@@ -390,7 +390,7 @@ sp_status sort_tiles(cuda_plan_builder *b, const int32_t *sorted, int64_t n,
     SP_TRY(SP_ALLOC(b->arena, n, &word));
     SP_TRY(SP_ALLOC(b->arena, n, &number));
     SP_TRY(plan_each_map(b, make_tile_words{b->levels, bits, sorted, word, number}));
-    return plan_sort(b, word, number, tile, (int32_t)n,
+    return plan_sort(b, word, number, tile, n,
                      bits + plan_bits((uint64_t)n_segments - 1));
 }
 

@@ -274,7 +274,9 @@ void describe_map(const cuda_plan_builder *b, int at, int top, plan_map *m)
     m->K = sp_kernel_volume(key);
     m->n_words = (m->K + 31) / 32;
     m->n_out = b->levels.n[m->to];
-    m->n_chunks = plan_of_level(b->chunk_host, b->n_samples, m->to)[b->n_samples];
+    m->n_chunks = b->counts
+                      ? m->n_out / PLAN_CHUNK + b->n_samples
+                      : plan_of_level(b->chunk_host, b->n_samples, m->to)[b->n_samples];
     aim_map(key, top < 0 ? -1 : b->spec->map[top].level_out, m);
 }
 
@@ -333,9 +335,12 @@ sp_status plan_maps_take_rows(cuda_plan_builder *b, size_t *n_starts)
 
 /* ---- the stages ---- */
 
-sp_status check_pairs(int32_t pairs)
+/* Sets *pairs to the number that the device counted, or to an estimate's. */
+sp_status read_pairs(const cuda_plan_builder *b, const plan_map &m,
+                     const int32_t *counted, int64_t *pairs)
 {
-    if (pairs == INT32_MAX)
+    *pairs = b->counts ? b->counts->pairs[m.at] : *counted;
+    if (!b->counts && *pairs == INT32_MAX)
         return SP_FAIL(
             SP_EDATA, "more than 2^31 pairs in one kernel map: set batch.voxel_budget");
     return SP_OK;
@@ -344,12 +349,13 @@ sp_status check_pairs(int32_t pairs)
 /* Builds masks, `first` and neighbours of the top map; q has them then. */
 sp_status build_top(cuda_plan_builder *b, plan_map *top, lookup *q)
 {
-    int32_t pairs;
+    int32_t counted;
+    int64_t pairs;
 
     SP_TRY(plan_each_map(b, write_masks{{*q, true}}));
     SP_TRY(plan_scan_maps(b, count_neighbours{true}));
-    SP_TRY(plan_download(b, &pairs, top->first + top->n_out, sizeof pairs));
-    SP_TRY(check_pairs(pairs));
+    SP_TRY(plan_download(b, &counted, top->first + top->n_out, sizeof counted));
+    SP_TRY(read_pairs(b, *top, &counted, &pairs));
     SP_TRY(SP_ALLOC(b->arena, pairs, &top->nbr));
     SP_TRY(plan_each_map(b, write_neighbours{{*q, true}}));
     q->top_mask = top->mask;
@@ -366,9 +372,9 @@ sp_status cuda_plan_take_pairs(cuda_plan_builder *b, int32_t *start_host,
         plan_download(b, start_host, b->map[0].start, n_starts * sizeof *start_host));
     for (int i = 0; i < b->spec->n_maps; i++) {
         plan_map *m = &b->map[i];
-        const int32_t pairs = start_host[lists_of(b, *m) - 1];
+        int64_t pairs;
 
-        SP_TRY(check_pairs(pairs));
+        SP_TRY(read_pairs(b, *m, start_host + lists_of(b, *m) - 1, &pairs));
         if (!m->is_top)
             SP_TRY(SP_ALLOC(b->arena, pairs, &m->nbr));
         SP_TRY(SP_ALLOC(b->arena, pairs, &m->pair_in));
@@ -437,6 +443,8 @@ sp_status plan_build_maps(cuda_plan_builder *b)
     SP_TRY(cuda_plan_take_pairs(b, start_host, n_starts));
     SP_TRY(plan_each_map(b, write_neighbours{{q, false}}));
     SP_TRY(plan_write_pairs(b));
+    if (b->counts)
+        return SP_OK;
     for (int i = 0; i < n_maps; i++) {
         SP_TRY(publish(b, &b->map[i], start_host));
         start_host += lists_of(b, b->map[i]);

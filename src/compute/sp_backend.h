@@ -332,15 +332,10 @@ typedef struct sp_backend_ops {
                             const int32_t *coords, const int32_t *sample_row,
                             int n_samples, sp_arena *arena, sp_plan *plan);
 
-    /* An upper bound of the bytes that a plan needs of its arena, given the voxels of
-     * each level and the pairs of each map. plan_scratch_bytes counts the part of
-     * arena->scratch that plan_build takes. A pure function, which `sptrain check`
-     * calls without open. */
-    int64_t (*plan_bytes)(const sp_plan_spec *spec, int n_samples,
-                          const int64_t *voxels, const int64_t *pairs);
-    /* The same of arena->scratch; above: sp_plan.above. */
-    int64_t (*plan_scratch_bytes)(const sp_plan_spec *spec, const int64_t *voxels,
-                                  int64_t above, const int64_t *pairs);
+    /* An upper bound of the bytes that plan_build takes for a plan of these numbers: it
+     * makes the same allocations from arenas that only count. A pure function, which
+     * `sptrain check` calls without open. */
+    sp_plan_bytes (*plan_bytes)(const sp_plan_spec *spec, const sp_plan_counts *counts);
 
     /* ---- convolution ---- */
     /* Number of floats that conv_pack writes for one direction, which depends on
@@ -471,16 +466,15 @@ typedef struct sp_backend_ops {
  * declarations and tables and the timed table of spbench are made from this list. A new
  * operation is its slot above, its name here, and its functions; the compiler and the
  * linker report missing ones. */
-#define SP_OPERATIONS(X)                                                               \
-    X(conv_pack)                                                                       \
-    X(conv_forward)                                                                    \
-    X(conv_grad_input)                                                                 \
-    X(conv_grad_weight) X(conv_forward_norm_sums) X(conv_forward_norm_apply)           \
-        X(conv_grad_input_norm_sums) X(norm_sums) X(norm_apply) X(norm_grad_sums)      \
-            X(norm_grad_apply) X(relu) X(relu_grad) X(copy) X(dropout) X(pool)         \
-                X(pool_grad) X(interpolate) X(interpolate_grad) X(global_pool)         \
-                    X(global_pool_grad) X(broadcast) X(broadcast_grad) X(loss) X(sgd)  \
-                        X(adamw) X(sum_squares)
+/* clang-format off */
+#define SP_OPERATIONS(X)                                                                  \
+    X(conv_pack) X(conv_forward) X(conv_grad_input) X(conv_grad_weight)                   \
+    X(conv_forward_norm_sums) X(conv_forward_norm_apply) X(conv_grad_input_norm_sums)     \
+    X(norm_sums) X(norm_apply) X(norm_grad_sums) X(norm_grad_apply) X(relu) X(relu_grad)  \
+    X(copy) X(dropout) X(pool) X(pool_grad) X(interpolate) X(interpolate_grad)            \
+    X(global_pool) X(global_pool_grad) X(broadcast) X(broadcast_grad) X(loss) X(sgd)      \
+    X(adamw) X(sum_squares)
+/* clang-format on */
 
 static inline SP_HOST_DEVICE uint64_t sp_dropout_block(int layer, int64_t row, int c)
 {

@@ -120,6 +120,33 @@ typedef struct sp_plan {
     const int32_t *order;    /* [n] host: input row of each row of level 0 */
 } sp_plan;
 
+/* The numbers that the memory of a plan follows from, of a plan or estimated. */
+typedef struct sp_plan_counts {
+    int n_samples;
+    int64_t voxels[SP_MAX_LEVELS], above; /* of each level; sp_plan.above */
+    int64_t pairs[SP_MAX_MAPS];           /* of each map */
+} sp_plan_counts;
+
+static inline sp_plan_counts sp_plan_count(const sp_plan *plan)
+{
+    sp_plan_counts counts;
+
+    memset(&counts, 0, sizeof counts);
+    counts.n_samples = plan->n_samples;
+    counts.above = plan->above;
+    for (int l = 0; l < plan->n_levels; l++)
+        counts.voxels[l] = plan->level[l].n;
+    for (int m = 0; m < plan->n_maps; m++)
+        counts.pairs[m] = plan->map[m].pairs;
+    return counts;
+}
+
+/* Bytes of a plan's arena that the plan keeps, or takes meanwhile on a device, and of
+ * the arena's scratch. */
+typedef struct sp_plan_bytes {
+    int64_t arena, scratch;
+} sp_plan_bytes;
+
 /* Writes offset k of a kernel of edge n, in steps of the finer stride, into d. x runs
  * fastest (input/SCHEMA). */
 static inline void sp_kernel_offset(int n, int k, int d[3])

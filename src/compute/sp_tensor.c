@@ -107,7 +107,7 @@ void sp_arena_reset(sp_arena *arena)
 void sp_arena_rewind(sp_arena *arena, size_t used)
 {
     assert(used <= arena->used);
-    if (SP_DEBUG && arena->used > used && !arena->commit)
+    if (SP_DEBUG && arena->used > used && arena->base && !arena->commit)
         /* all bits set: NaN as a float, -1 as an integer */
         memset(arena->base + used, 0xff, arena->used - used);
     arena->used = used;

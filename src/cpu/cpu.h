@@ -29,9 +29,9 @@ extern const sp_backend_ops sp_cpu_ops;
  * the functions of the others are in cpu_backend.c. */
 #define SP_CPU_SLOTS(X)                                                                \
     X(plan_build)                                                                      \
-    X(plan_bytes) X(plan_scratch_bytes) X(conv_pack_floats) X(norm_finish)             \
-        X(norm_grad_finish) X(add_samples) X(clock_begin) X(clock_end) X(peak)         \
-            X(memory_used) X(conv_bytes) X(loss_bytes)
+    X(plan_bytes)                                                                      \
+    X(conv_pack_floats) X(norm_finish) X(norm_grad_finish) X(add_samples)              \
+        X(clock_begin) X(clock_end) X(peak) X(memory_used) X(conv_bytes) X(loss_bytes)
 
 #define SP_CPU_DECLARE(slot) SP_OP(slot) sp_cpu_##slot;
 SP_CPU_SLOTS(SP_CPU_DECLARE)

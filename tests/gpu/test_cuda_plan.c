@@ -82,10 +82,9 @@ static sp_arena host_arena;
 static void took_as_foreseen(const sp_plan_spec *spec, const sp_plan *plan,
                              const sp_arena *arena)
 {
-    int64_t voxels[SP_MAX_LEVELS], pairs[SP_MAX_MAPS], foreseen;
+    const sp_plan_counts counts = sp_plan_count(plan);
+    const int64_t foreseen = sp_cuda_ops.plan_bytes(spec, &counts).arena;
 
-    oracle_counts(plan, voxels, pairs);
-    foreseen = sp_cuda_ops.plan_bytes(spec, plan->n_samples, voxels, pairs);
     if ((int64_t)arena->high > foreseen)
         fail_msg("%zu bytes of plan, %lld foreseen", arena->high, (long long)foreseen);
     if (plan->n_samples == 1 && foreseen > (int64_t)arena->high * 102 / 100 + 150000)

@@ -104,8 +104,9 @@ static void budget_add_pasted(const sp_budget *b, sp_load *load)
 
     load->stored += n;
     for (int l = 0; n && l < b->estimator.what.graph->spec.n_levels; l++)
-        load->voxels[l] += (int64_t)ceil(
-            (double)n * fmin(1, ratio(b->reference.voxels[l], b->reference.stored)));
+        load->plan.voxels[l] +=
+            (int64_t)ceil((double)n * fmin(1, ratio(b->reference.plan.voxels[l],
+                                                    b->reference.stored)));
 }
 
 /* Estimates a sample from the index. If /cost lacks a level, as it does dilated ones,
@@ -113,32 +114,32 @@ static void budget_add_pasted(const sp_budget *b, sp_load *load)
 static void budget_estimate_load(const sp_budget *b, int64_t sample, sp_load *load)
 {
     const sp_plan_spec *spec = &b->estimator.what.graph->spec;
+    const sp_plan_counts *known = &b->reference.plan;
     const int column = first_column(b), coarsest = spec->n_levels - 1;
     const int64_t stored = sp_dataset_voxels(b->set, sample);
     const double part = budget_part_left(b, stored);
-    double voxels = (double)stored * ratio(b->reference.voxels[0], b->reference.stored);
+    double voxels = (double)stored * ratio(known->voxels[0], b->reference.stored);
+    sp_plan_counts *plan = &load->plan;
 
-    *load = (sp_load){.n_samples = 1, .stored = stored};
+    *load = (sp_load){.plan.n_samples = 1, .stored = stored};
     load->points = sp_dataset_points(b->set, sample);
     load->context = sp_estimate_context(&b->estimator.what, b->set, sample);
     for (int l = 0; l < spec->n_levels; l++) {
         if (l)
-            voxels *= ratio(b->reference.voxels[l], b->reference.voxels[l - 1]);
+            voxels *= ratio(known->voxels[l], known->voxels[l - 1]);
         if (column >= 0 && column + l < SP_COST_COLUMNS - 1 &&
             l < sp_plan_first_dilated(spec))
             voxels = (double)sp_dataset_cost_column(b->set, sample, column + l);
-        load->voxels[l] = (int64_t)ceil(part * voxels);
+        plan->voxels[l] = (int64_t)ceil(part * voxels);
     }
     budget_add_pasted(b, load);
-    load->above =
-        (int64_t)ceil((double)load->voxels[coarsest] *
-                      ratio(b->reference.above, b->reference.voxels[coarsest]));
+    plan->above = (int64_t)ceil((double)plan->voxels[coarsest] *
+                                ratio(known->above, known->voxels[coarsest]));
     for (int m = 0; m < spec->n_maps; m++) {
         const int out = spec->map[m].level_out;
 
-        load->pairs[m] =
-            (int64_t)ceil((double)load->voxels[out] *
-                          ratio(b->reference.pairs[m], b->reference.voxels[out]));
+        plan->pairs[m] = (int64_t)ceil((double)plan->voxels[out] *
+                                       ratio(known->pairs[m], known->voxels[out]));
     }
 }
 
@@ -269,7 +270,7 @@ static bool is_in_range(const sp_budget *b)
 static int64_t least_of(sp_budget *b, int64_t sample)
 {
     const int column = first_column(b);
-    sp_load load = {.n_samples = 1, .stored = sp_dataset_voxels(b->set, sample)};
+    sp_load load = {.plan.n_samples = 1, .stored = sp_dataset_voxels(b->set, sample)};
     int64_t part[SP_PARTS];
     double kept = 1;
 
@@ -280,12 +281,12 @@ static int64_t least_of(sp_budget *b, int64_t sample)
         (b->estimator.is_training && sp_crop_is_vague(b->estimator.what.config)))
         kept = 0;
     if (column < 0 && b->estimator.what.factor == 1)
-        load.voxels[0] = (int64_t)(kept * (double)load.stored);
+        load.plan.voxels[0] = (int64_t)(kept * (double)load.stored);
     for (int l = 0; column >= 0 && l < b->estimator.what.graph->spec.n_levels &&
                     column + l < SP_COST_COLUMNS - 1;
          l++)
-        load.voxels[l] = (int64_t)(kept * (double)sp_dataset_cost_column(b->set, sample,
-                                                                         column + l));
+        load.plan.voxels[l] = (int64_t)(kept * (double)sp_dataset_cost_column(
+                                                   b->set, sample, column + l));
     sp_budget_bytes_of_load(b, &load, part);
     return part[SP_ACTIVATIONS] + part[SP_BATCHES] / b->estimator.n_slots +
            part[SP_SCRATCH];
@@ -321,7 +322,7 @@ sp_status sp_budget_plan_largest(sp_budget *b, const sp_budgets *budgets)
     assert(b->sampler && n > 0);
     SP_TRY(load_of(b, budgets, &(sp_planned){largest_sample(b->set), -1, -1, false},
                    &b->reference));
-    for (int64_t i = 0; i < N_OTHERS && i < n && b->reference.voxels[0] == 0; i++)
+    for (int64_t i = 0; i < N_OTHERS && i < n && b->reference.plan.voxels[0] == 0; i++)
         SP_TRY(load_of(b, budgets, &(sp_planned){other_sample(b, i), -1, -1, false},
                        &b->reference));
     return SP_OK;
@@ -344,7 +345,7 @@ static sp_status compare_one(sp_budget *b, const sp_budgets *budgets,
 
     SP_TRY(load_of(b, budgets, of, load));
     budget_estimate_load(b, of->sample, &estimated);
-    if (load->voxels[0] == 0 || estimated.voxels[0] == 0)
+    if (load->plan.voxels[0] == 0 || estimated.plan.voxels[0] == 0)
         return SP_OK;
     sp_budget_bytes_of_load(b, load, is);
     sp_budget_bytes_of_load(b, &estimated, was);
@@ -503,7 +504,7 @@ static int64_t budget_largest_of(const sp_budget *b, const pair *p)
 void sp_budget_find_largest(sp_budget *b, int64_t room, int64_t *worst)
 {
     const int64_t n = b->sampler ? b->set->n_samples : 0;
-    sp_load all = {.n_samples = 1}, one;
+    sp_load all = {.plan.n_samples = 1}, one;
     int64_t part[SP_PARTS], most = 0;
     pair act, rest;
 
@@ -512,11 +513,11 @@ void sp_budget_find_largest(sp_budget *b, int64_t room, int64_t *worst)
         all.stored = sp_most(all.stored, one.stored);
         all.points = sp_most(all.points, one.points);
         all.context = sp_most(all.context, one.context);
-        all.above = sp_most(all.above, one.above);
+        all.plan.above = sp_most(all.plan.above, one.plan.above);
         for (int l = 0; l < SP_MAX_LEVELS; l++)
-            all.voxels[l] = sp_most(all.voxels[l], one.voxels[l]);
+            all.plan.voxels[l] = sp_most(all.plan.voxels[l], one.plan.voxels[l]);
         for (int m = 0; m < SP_MAX_MAPS; m++)
-            all.pairs[m] = sp_most(all.pairs[m], one.pairs[m]);
+            all.plan.pairs[m] = sp_most(all.plan.pairs[m], one.plan.pairs[m]);
     }
     *worst = 0;
     if (n == 0)

@@ -157,9 +157,10 @@ static int64_t loss_operation(const sp_estimated_run *what, const sp_load *load)
                            .precision = what->backend->precision,
                            .threads = what->n_threads};
 
-    return be.ops->loss_bytes(
-        &be, &rule, last->level < 0 ? load->n_samples : load->voxels[last->level],
-        last->c_out, load->n_samples);
+    return be.ops->loss_bytes(&be, &rule,
+                              last->level < 0 ? load->plan.n_samples
+                                              : load->plan.voxels[last->level],
+                              last->c_out, load->plan.n_samples);
 }
 
 /* The scratch of the operations of a training. Only the gradient of the logits is
@@ -172,14 +173,14 @@ static int64_t operations(const sp_estimated_run *what, const sp_load *load)
         const sp_node *node = &what->graph->node[i];
         const int K = node->kernel * node->kernel * node->kernel;
         const int64_t rows =
-            node->level < 0 ? load->n_samples : load->voxels[node->level];
+            node->level < 0 ? load->plan.n_samples : load->plan.voxels[node->level];
         sp_conv_bytes bytes;
 
         if (node->op != SP_OP_CONV)
             continue;
         bytes = what->backend->ops->conv_bytes(
-            what->backend, K, node->c_in, node->c_out, load->n_samples, rows,
-            node->map < 0 ? rows : load->pairs[node->map]);
+            what->backend, K, node->c_in, node->c_out, load->plan.n_samples, rows,
+            node->map < 0 ? rows : load->plan.pairs[node->map]);
         most.sums = sp_most(most.sums, bytes.sums);
         if (i == what->graph->n_nodes - 1)
             most.rounded = bytes.rounded;
@@ -224,7 +225,6 @@ void sp_estimate_step(sp_estimator *f, const sp_load *load, int64_t part[SP_PART
 {
     const sp_estimated_run *what = &f->what;
     const sp_backend_ops *ops = what->backend->ops;
-    const sp_plan_spec *spec = &what->graph->spec;
     const bool may_move = f->is_training && what->has_subvoxel;
     const sp_loader_shape shape = {
         .n_columns = what->n_columns,
@@ -239,18 +239,17 @@ void sp_estimate_step(sp_estimator *f, const sp_load *load, int64_t part[SP_PART
                                       : what->has_scaled_views),
         .is_displacing = may_move && sp_augment_displaces(what->config),
         .is_mixing = is_mixing(f)};
-    const sp_loader_bytes loader = sp_loader_size(
-        &shape, load->n_samples, load->stored,
-        f->is_training ? 0 : load->points + load->context, load->voxels[0],
-        ops->plan_scratch_bytes(spec, load->voxels, load->above, load->pairs));
-    const sp_buffer_bytes net = sp_buffer_plan_measure(&f->buffers, load->voxels,
-                                                       load->n_samples, f->is_training);
-    const int64_t plan =
-        ops->plan_bytes(spec, load->n_samples, load->voxels, load->pairs);
+    const sp_plan_bytes plan = ops->plan_bytes(&what->graph->spec, &load->plan);
+    const sp_loader_bytes loader =
+        sp_loader_size(&shape, load->plan.n_samples, load->stored,
+                       f->is_training ? 0 : load->points + load->context,
+                       load->plan.voxels[0], plan.scratch);
+    const sp_buffer_bytes net = sp_buffer_plan_measure(
+        &f->buffers, load->plan.voxels, load->plan.n_samples, f->is_training);
 
-    assert(f->n_slots > 0 && load->n_samples >= 0);
+    assert(f->n_slots > 0 && load->plan.n_samples >= 0);
     part[SP_ACTIVATIONS] = (int64_t)(net.matrices + net.vectors);
-    part[SP_BATCHES] = f->n_slots * (loader.device + plan);
+    part[SP_BATCHES] = f->n_slots * (loader.device + plan.arena);
     if (!ops->is_host) {
         part[SP_SCRATCH] =
             f->is_training ? operations(what, load) : loss_operation(what, load);
@@ -260,7 +259,7 @@ void sp_estimate_step(sp_estimator *f, const sp_load *load, int64_t part[SP_PART
     part[SP_SCRATCH] = loader.scratch + operations(what, load);
     /* predictions as written by the loss, and as counted */
     if (!f->is_training)
-        part[SP_SCRATCH] += 2 * 4 * load->voxels[0] + result_bytes(what, load) +
+        part[SP_SCRATCH] += 2 * 4 * load->plan.voxels[0] + result_bytes(what, load) +
                             probability_bytes(what, load);
 }
 
@@ -335,17 +334,6 @@ static sp_status plan_sample(const sp_estimated_run *what, const sp_dataset *set
                                 plan);
 }
 
-static void read_load(const sp_plan *plan, const sp_sample stored[2], int64_t n_stored,
-                      sp_load *load)
-{
-    *load = (sp_load){.n_samples = 1, .stored = n_stored, .points = stored[0].n_points};
-    for (int i = 0; i < plan->n_levels; i++)
-        load->voxels[i] = plan->level[i].n;
-    for (int i = 0; i < plan->n_maps; i++)
-        load->pairs[i] = plan->map[i].pairs;
-    load->above = plan->above;
-}
-
 int64_t sp_estimate_partner(const sp_estimated_run *what, const sp_dataset *set,
                             int64_t sample, int64_t epoch)
 {
@@ -387,7 +375,9 @@ sp_status sp_estimate_load(const sp_estimated_run *what, const sp_dataset *set,
     n_stored = stored[0].n + stored[1].n;
     if (rc == SP_OK)
         rc = plan_sample(what, set, stored, of, &arena, &plan);
-    read_load(&plan, stored, n_stored, load);
+    *load = (sp_load){.plan = sp_plan_count(&plan), .stored = n_stored};
+    load->plan.n_samples = 1; /* also of a sample that was not planned */
+    load->points = stored[0].n_points;
     if (set->has_points)
         load->points = sp_dataset_points(set, of->sample);
     load->context = sp_estimate_context(what, set, of->sample);

@@ -8,10 +8,10 @@
  *     index, voxels, pairs --sp_estimate--> bytes of a batch, of all that a rank holds
  *     bytes of samples, memory of a rank --sp_budgets--> micro-batches of every step
  *
- * The run itself uses sp_lower, sp_buffer_plan and sp_fixed as well, so the estimate
- * and the execution cannot disagree. Tests compare plan_bytes of a backend with what
- * plan_build takes; sp_loader_size gives the loader's need. The parts of the estimate
- * are
+ * The run itself uses sp_lower, sp_buffer_plan and sp_fixed as well, and plan_bytes of
+ * a backend runs its plan_build on arenas that only count, so the estimate and the
+ * execution cannot disagree. sp_loader_size gives the loader's need. The parts of the
+ * estimate are
  *
  *     fixed        program, index, weights, gradients, moments
  *     activations  of the network: sp_buffer_plan's two spans
@@ -62,12 +62,9 @@ typedef struct sp_estimated_run {
 
 /* The samples that a rank holds at a time, as far as memory depends on them. */
 typedef struct sp_load {
-    int n_samples;
+    sp_plan_counts plan;    /* of the graph's plan_spec */
     int64_t stored, points; /* voxels and points as the files have them */
     int64_t context; /* points of margins, if an evaluation merges blocks; else 0 */
-    int64_t voxels[SP_MAX_LEVELS]; /* voxels of each level of the network */
-    int64_t above; /* voxels of the levels above the coarsest one, all together */
-    int64_t pairs[SP_MAX_MAPS]; /* pairs of each kernel map of the graph's plan */
 } sp_load;
 
 /* The state of an estimate. Each thread needs its own. */

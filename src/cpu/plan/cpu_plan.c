@@ -8,6 +8,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/sp_number.h"
+
 #define B2(n) (n), (n) + 1, (n) + 1, (n) + 2
 #define B4(n) B2(n), B2((n) + 1), B2((n) + 1), B2((n) + 2)
 #define B6(n) B4(n), B4((n) + 1), B4((n) + 1), B4((n) + 2)
@@ -21,6 +23,19 @@ static sp_status plan_check_rows(const int32_t *sample_row, int n_samples)
                        "batch.voxel_budget or use more ranks",
                        sample_row[n_samples], PLAN_MAX_ROWS);
     return SP_OK;
+}
+
+/* Allocates level 0, and buffers to sort samples of at most n_max rows in. */
+static sp_status alloc_rows(cpu_plan_builder *b, int32_t n_max, plan_sort *sort,
+                            int32_t **order)
+{
+    cpu_plan_level *l = &b->level[0];
+
+    SP_TRY(SP_ALLOC(b->arena, l->n, order));
+    SP_TRY(SP_ALLOC(b->arena, l->n, &l->key));
+    SP_TRY(SP_ALLOC(b->arena, b->n_samples + 1, &l->sample_row));
+    SP_TRY(SP_ALLOC(b->arena, b->n_samples, &b->base));
+    return sp_cpu_plan_sort_open(sort, b->loops, b->scratch, n_max);
 }
 
 /* Fills level 0: keys and order of every sample. *bits becomes the most bits that a
@@ -37,11 +52,7 @@ static sp_status sort_samples(cpu_plan_builder *b, const int32_t *coords,
     for (int s = 0; s < b->n_samples; s++)
         if (sample_row[s + 1] - sample_row[s] > n_max)
             n_max = sample_row[s + 1] - sample_row[s];
-    SP_TRY(SP_ALLOC(b->arena, l->n, &order));
-    SP_TRY(SP_ALLOC(b->arena, l->n, &l->key));
-    SP_TRY(SP_ALLOC(b->arena, b->n_samples + 1, &l->sample_row));
-    SP_TRY(SP_ALLOC(b->arena, b->n_samples, &b->base));
-    SP_TRY(sp_cpu_plan_sort_open(&sort, b->loops, b->scratch, n_max));
+    SP_TRY(alloc_rows(b, n_max, &sort, &order));
     *bits = 0;
     l->sample_row[0] = 0;
     for (int s = 0; s < b->n_samples; s++) {
@@ -72,6 +83,8 @@ static void plan_count_rows(cpu_plan_builder *b, int first_level, int last_level
 {
     const cpu_plan_level *fine = &b->level[first_level];
 
+    for (int l = first_level + 1; l < last_level; l++)
+        b->level[l].sample_row[0] = 0;
     for (int s = 0; s < b->n_samples; s++) {
         int32_t first = fine->sample_row[s], last = fine->sample_row[s + 1];
         /* Two counters of a level, since a counter waits for its own last value. */
@@ -135,22 +148,23 @@ static sp_status build_pyramid(cpu_plan_builder *b)
 {
     int n_kept = b->spec->n_levels;
 
-    for (int l = 1; l < b->n_levels; l++) {
+    for (int l = 1; l < b->n_levels; l++)
         SP_TRY(SP_ALLOC(b->arena, b->n_samples + 1, &b->level[l].sample_row));
-        b->level[l].sample_row[0] = 0;
-    }
-    plan_count_rows(b, 0, next_dilated(b, 0));
+    if (!b->counts)
+        plan_count_rows(b, 0, next_dilated(b, 0));
     for (int l = 1; l < b->n_levels; l++) {
         if (l == n_kept)
             SP_TRY(sp_cpu_plan_alloc_maps(b));
         if (l < n_kept && b->spec->is_dilated[l]) {
             SP_TRY(sp_cpu_plan_dilate_level(b, l));
-            plan_count_rows(b, l, next_dilated(b, l));
+            if (!b->counts)
+                plan_count_rows(b, l, next_dilated(b, l));
             continue;
         }
         SP_TRY(take_level(b, l, l < n_kept ? b->arena : b->scratch));
-        SP_TRY(SP_ALLOC(b->scratch, b->level[l].n + 1, &b->level[l].child));
-        fill_level(b, &b->level[l - 1], &b->level[l]);
+        SP_TRY(SP_ALLOC(b->scratch, (size_t)b->level[l].n + 1, &b->level[l].child));
+        if (!b->counts)
+            fill_level(b, &b->level[l - 1], &b->level[l]);
     }
     return SP_OK;
 }
@@ -244,4 +258,48 @@ sp_status sp_cpu_plan_build_portable(sp_backend *be, const sp_plan_spec *spec,
     (void)be;
     return build_with(&sp_cpu_plan_portable, spec, coords, sample_row, n_samples, arena,
                       plan);
+}
+
+/* ---- memory ---- */
+
+/* Sets the voxels of each level: the network's as counted, and `above` of those above,
+ * as many on the finer ones as a level can have. */
+static void set_rows(cpu_plan_builder *b, const sp_plan_counts *counts)
+{
+    int64_t above = counts->above, n = 0;
+
+    for (int l = 0; l < b->n_levels; l++) {
+        const bool is_above = l >= b->spec->n_levels;
+
+        n = is_above ? sp_least(n, above) : counts->voxels[l];
+        above -= is_above ? n : 0;
+        b->level[l].n = (int32_t)sp_least(n, INT32_MAX);
+    }
+}
+
+/* Counts all levels that there can be. */
+sp_plan_bytes sp_cpu_plan_bytes(const sp_plan_spec *spec, const sp_plan_counts *counts)
+{
+    sp_arena arena = sp_arena_counter(), scratch = sp_arena_counter();
+    sp_plan plan = {0};
+    cpu_plan_builder b = {.spec = spec,
+                          .arena = &arena,
+                          .scratch = &scratch,
+                          .plan = &plan,
+                          .counts = counts,
+                          .n_samples = counts->n_samples,
+                          .n_levels = PLAN_LEVELS};
+    plan_sort sort;
+    int32_t *order;
+    sp_status rc;
+
+    set_rows(&b, counts);
+    rc = alloc_rows(&b, b.level[0].n, &sort, &order);
+    sp_arena_rewind(&scratch, 0);
+    if (rc == SP_OK)
+        rc = build_pyramid(&b);
+    if (rc == SP_OK)
+        rc = sp_cpu_plan_maps(&b);
+    assert(rc == SP_OK && "a counter has memory for all");
+    return (sp_plan_bytes){(int64_t)arena.used, (int64_t)scratch.high};
 }

@@ -3,7 +3,6 @@
  *     cpu_plan.c       the pyramid    cpu_plan_sort.c    Morton keys and their order
  *     cpu_plan_maps.c  kernel maps    cpu_plan_lanes.c   tables, small kernels
  *     cpu_plan_rows.c  any kernel     cpu_plan_avx512.c  the same loops with vectors
- *     cpu_plan_bytes.c the memory of a plan, from its numbers
  *     cpu_plan_dilated.c  levels with voxels that no finer voxel lies in
  *
  * No hash table and no search is needed. The neighbours of a voxel are children of its
@@ -23,6 +22,9 @@
  * `out` of maps that are counted late 8 MB, twice. A plan needs more time than its
  * bytes, since it waits for gathers and mispredicted loops: about 100 cycles a row for
  * the pairs of 5^3, and 40 for a row of a table.
+ *
+ * An estimate of the memory (sp_cpu_plan_bytes) runs the same code from estimated
+ * numbers on arenas that only count: it allocates, and fills nothing.
  *
  * The scratch is the arena's own (sp_arena.scratch), or one that exists only while the
  * plan is built. Neighbour tables that no map reads exist only while the next finer one
@@ -74,6 +76,9 @@ typedef struct cpu_plan_builder {
     sp_arena *arena, *scratch;
     sp_plan *plan;
     const plan_loops *loops;
+    /* Of an estimate: the numbers, which level[].n follow; else NULL. All that is
+     * allocated is NULL then. */
+    const sp_plan_counts *counts;
     int n_samples;
     int n_levels; /* the network's levels and those above, up to one voxel per sample */
     cpu_plan_level level[PLAN_LEVELS];
@@ -132,7 +137,7 @@ typedef struct plan_sort {
 
 /* Takes the buffers for samples of at most n_max rows from the arena. SP_EMEM. */
 sp_status sp_cpu_plan_sort_open(plan_sort *s, const plan_loops *loops, sp_arena *arena,
-                                int32_t n_max);
+                                int64_t n_max);
 /* Writes the Morton keys of coords c [n][3] in rising order. Keys are relative to a
  * base that is a multiple of the coarsest of n_levels strides. key [n], order [n] row
  * in c, *bits the bits of a coordinate in the keys. SP_EDATA: a coordinate is out of
@@ -160,15 +165,9 @@ sp_status sp_cpu_plan_dilate_level(cpu_plan_builder *b, int l);
 /* Takes the memory of the neighbour tables of levels `lowest` and above. Those up to
  * `highest` stay; the others share two memories by turns. */
 sp_status sp_cpu_plan_alloc_tables(cpu_plan_builder *b, int lowest, int highest);
-/* The levels whose neighbour tables the spec's maps read, from lowest to highest;
- * highest < lowest if no table is read. */
-void sp_cpu_plan_table_range(const cpu_plan_builder *b, int *lowest, int *highest);
 /* Takes from the arena the arrays of a size known before the maps are built: tiles and
  * `start`. */
 sp_status sp_cpu_plan_alloc_maps(cpu_plan_builder *b);
-/* True for a map whose pairs are counted only when they are found, so that its `out`
- * grows in the scratch. Reads only the spec. */
-bool sp_cpu_plan_is_counted_late(const cpu_plan_builder *b, int m);
 /* Builds the neighbour tables and every map of the spec. */
 sp_status sp_cpu_plan_maps(cpu_plan_builder *b);
 

@@ -132,7 +132,7 @@ int32_t sp_cpu_plan_count_reached(const uint64_t *key, int32_t n)
 
 /* Writes the keys of all samples to `key`, which has room for all that are reached, and
  * the rows of the samples. */
-static sp_status dilated_make_keys(cpu_plan_builder *b, int l, int32_t n_most,
+static sp_status dilated_make_keys(cpu_plan_builder *b, int l, int64_t n_most,
                                    uint64_t *key)
 {
     const cpu_plan_level *fine = &b->level[l - 1];
@@ -140,6 +140,8 @@ static sp_status dilated_make_keys(cpu_plan_builder *b, int l, int32_t n_most,
     plan_sort sort;
 
     SP_TRY(sp_cpu_plan_sort_open(&sort, b->loops, b->scratch, n_most));
+    if (b->counts)
+        return SP_OK;
     coarse->sample_row[0] = 0;
     for (int s = 0; s < b->n_samples; s++) {
         const int32_t row = fine->sample_row[s];
@@ -181,28 +183,41 @@ static void link_levels(const cpu_plan_builder *b, cpu_plan_level *fine,
     coarse->child[coarse->n] = 0;
 }
 
-sp_status sp_cpu_plan_dilate_level(cpu_plan_builder *b, int l)
+/* Counts the keys that all samples of level l - 1 reach, and the most of one. */
+static void count_reached(const cpu_plan_builder *b, int l, int64_t *all, int64_t *most)
 {
-    cpu_plan_level *fine = &b->level[l - 1], *coarse = &b->level[l];
-    const size_t mark = b->scratch->used;
-    int64_t all = 0, most = 0;
-    uint64_t *key;
+    const cpu_plan_level *fine = &b->level[l - 1];
 
+    *all = *most = PLAN_REACHED * sp_least(fine->n, b->level[l].n);
+    if (b->counts)
+        return;
+    *all = *most = 0;
     for (int s = 0; s < b->n_samples; s++) {
         const int32_t row = fine->sample_row[s];
         const int64_t n =
             sp_cpu_plan_count_reached(fine->key + row, fine->sample_row[s + 1] - row);
-        most = sp_most(most, n);
-        all += n;
+        *most = sp_most(*most, n);
+        *all += n;
     }
+}
+
+sp_status sp_cpu_plan_dilate_level(cpu_plan_builder *b, int l)
+{
+    cpu_plan_level *fine = &b->level[l - 1], *coarse = &b->level[l];
+    const size_t mark = b->scratch->used;
+    int64_t all, most;
+    uint64_t *key;
+
+    count_reached(b, l, &all, &most);
     SP_TRY(SP_ALLOC(b->scratch, all, &key));
-    SP_TRY(dilated_make_keys(b, l, (int32_t)most, key));
+    SP_TRY(dilated_make_keys(b, l, most, key));
     SP_TRY(SP_ALLOC(b->arena, fine->n, &fine->parent));
     SP_TRY(SP_ALLOC(b->arena, coarse->n, &coarse->key));
-    if (coarse->n)
+    if (coarse->n && !b->counts)
         memcpy(coarse->key, key, (size_t)coarse->n * sizeof *key);
     sp_arena_rewind(b->scratch, mark);
-    SP_TRY(SP_ALLOC(b->scratch, coarse->n + 1, &coarse->child));
-    link_levels(b, fine, coarse);
+    SP_TRY(SP_ALLOC(b->scratch, (size_t)coarse->n + 1, &coarse->child));
+    if (!b->counts)
+        link_levels(b, fine, coarse);
     return SP_OK;
 }

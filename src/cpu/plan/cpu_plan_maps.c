@@ -45,7 +45,9 @@ static bool is_children(const plan_lookup *q)
     return q->kernel == 2 && q->shift == 1;
 }
 
-void sp_cpu_plan_table_range(const cpu_plan_builder *b, int *lowest, int *highest)
+/* The levels whose neighbour tables the spec's maps read, from lowest to highest;
+ * highest < lowest if no table is read. */
+static void table_range(const cpu_plan_builder *b, int *lowest, int *highest)
 {
     *lowest = PLAN_LEVELS;
     *highest = -1;
@@ -72,19 +74,31 @@ static int centre_of(const plan_lookup *q)
 
 /* ---- arrays of known size ---- */
 
+/* Lists the first tile of each sample. Returns the number of all tiles; of an estimate
+ * the most, since the last tile of each sample may be short. */
+static int list_tiles(const cpu_plan_builder *b, const cpu_plan_level *out,
+                      int32_t *sample_tile)
+{
+    if (b->counts)
+        return out->n / SP_TILE + b->n_samples;
+    sample_tile[0] = 0;
+    for (int s = 0; s < b->n_samples; s++) {
+        int32_t n = out->sample_row[s + 1] - out->sample_row[s];
+        sample_tile[s + 1] = sample_tile[s] + (n + SP_TILE - 1) / SP_TILE;
+    }
+    return sample_tile[b->n_samples];
+}
+
 static sp_status take_tiles(cpu_plan_builder *b, const cpu_plan_level *out, sp_map *m)
 {
     int32_t *tile_row, *sample_tile;
     int t = 0;
 
     SP_TRY(SP_ALLOC(b->arena, b->n_samples + 1, &sample_tile));
-    sample_tile[0] = 0;
-    for (int s = 0; s < b->n_samples; s++) {
-        int32_t n = out->sample_row[s + 1] - out->sample_row[s];
-        sample_tile[s + 1] = sample_tile[s] + (n + SP_TILE - 1) / SP_TILE;
-    }
-    m->n_tiles = sample_tile[b->n_samples];
+    m->n_tiles = list_tiles(b, out, sample_tile);
     SP_TRY(SP_ALLOC(b->arena, m->n_tiles + 1, &tile_row));
+    if (b->counts)
+        return SP_OK;
     for (int s = 0; s < b->n_samples; s++)
         for (int32_t row = out->sample_row[s]; row < out->sample_row[s + 1];
              row += SP_TILE)
@@ -131,6 +145,8 @@ sp_status sp_cpu_plan_alloc_maps(cpu_plan_builder *b)
 
 /* ---- pairs, tile by tile ---- */
 
+enum { STREAM_STEP = 1 << 18 }; /* bytes */
+
 /* An array of int32 that grows at the top of an arena. */
 typedef struct plan_stream {
     sp_arena *arena;
@@ -145,19 +161,20 @@ static plan_stream stream_open(sp_arena *arena)
 
 static int32_t *stream_data(const plan_stream *s)
 {
-    return (int32_t *)(void *)(s->arena->base + s->begin);
+    char *base = s->arena->base;
+
+    return base ? (int32_t *)(void *)(base + s->begin) : NULL;
 }
 
 /* Makes room for n more numbers; *at is the place of the first. */
 static sp_status stream_room(plan_stream *s, size_t n, int32_t **at)
 {
-    enum { STEP = 1 << 18 };
     void *more;
 
     while (s->used + n * sizeof **at > s->room) {
-        SP_TRY(sp_arena_alloc(s->arena, STEP, &more));
+        SP_TRY(sp_arena_alloc(s->arena, STREAM_STEP, &more));
         assert((char *)more == s->arena->base + s->begin + s->room);
-        s->room += STEP;
+        s->room += STREAM_STEP;
     }
     *at = stream_data(s) + s->used / sizeof **at;
     return SP_OK;
@@ -214,7 +231,6 @@ static sp_status cpu_plan_alloc_pairs(plan_work *w, sp_map *map, int64_t pairs)
     SP_TRY(SP_ALLOC(w->b->arena, pairs, &w->tile.out));
     map->in = w->tile.in;
     map->out = w->tile.out;
-    w->b->start[map - w->b->plan->map][0] = 0;
     return SP_OK;
 }
 
@@ -224,7 +240,7 @@ static sp_status put_children(plan_work *w, int m, const plan_lookup *q)
     sp_map *map = &w->b->plan->map[m];
 
     SP_TRY(cpu_plan_alloc_pairs(w, map, q->level[q->is_swapped ? q->to : q->from].n));
-    for (int t = 0; t < map->n_tiles; t++) {
+    for (int t = 0; t < map->n_tiles && !w->b->counts; t++) {
         begin_tile(w, map, t);
         w->b->loops->children(q, &w->stage, &w->tile);
         SP_TRY(plan_count_tile(w, m, t));
@@ -305,11 +321,25 @@ static sp_status put_part(plan_work *w, int m, const sp_map *from)
 
 /* ---- other maps ---- */
 
-bool sp_cpu_plan_is_counted_late(const cpu_plan_builder *b, int m)
-{
-    const plan_lookup q = lookup_of(b, b->spec->map[m]);
+enum { VECTOR = 16 }; /* numbers that a loop may store after the last pair */
 
-    return !is_children(&q) && larger_map(b, m) < 0;
+/* The pairs of a tile, at most, and a vector. */
+static size_t tile_room(const sp_map *map)
+{
+    return (size_t)map->K * SP_TILE + VECTOR;
+}
+
+/* Makes room for the pairs of an estimate, and in `out` for those that a tile may have
+ * and for a step. */
+static sp_status count_tiles(plan_work *w, sp_map *map, int64_t pairs, plan_stream *in,
+                             plan_stream *out)
+{
+    enum { STEP = STREAM_STEP / sizeof(int32_t) };
+
+    map->pairs = pairs;
+    in->used = (size_t)pairs * sizeof *w->tile.in;
+    SP_TRY(SP_ALLOC(in->arena, pairs, &w->tile.in));
+    return SP_ALLOC(out->arena, (size_t)pairs + tile_room(map) + STEP, &w->tile.out);
 }
 
 /* Finds the pairs of the tiles of a map. table: the look-up that writes the neighbour
@@ -317,7 +347,6 @@ bool sp_cpu_plan_is_counted_late(const cpu_plan_builder *b, int m)
 static sp_status put_tiles(plan_work *w, int m, const plan_lanes *table,
                            plan_stream *in, plan_stream *out)
 {
-    enum { VECTOR = 16 };
     cpu_plan_builder *b = w->b;
     const sp_map *map = &b->plan->map[m];
     const plan_lookup q = lookup_of(b, map->key);
@@ -329,7 +358,7 @@ static sp_status put_tiles(plan_work *w, int m, const plan_lanes *table,
         begin_tile(w, map, t);
         if (table)
             b->loops->table(table, &b->level[q.to], tile->first, tile->last, &w->stage);
-        SP_TRY(stream_room(out, (size_t)map->K * SP_TILE + VECTOR, &tile->out));
+        SP_TRY(stream_room(out, tile_room(map), &tile->out));
         if (is_lanes)
             b->loops->find_lanes(&lanes, &w->stage, tile);
         else
@@ -349,14 +378,15 @@ static sp_status put_tiles(plan_work *w, int m, const plan_lanes *table,
 static sp_status put_found(plan_work *w, int m, const plan_lanes *table)
 {
     sp_map *map = &w->b->plan->map[m];
+    const sp_plan_counts *counts = w->b->counts;
     plan_stream in = stream_open(w->b->arena), out = stream_open(w->b->scratch);
     int32_t *to;
 
-    w->b->start[m][0] = 0;
-    SP_TRY(put_tiles(w, m, table, &in, &out));
+    SP_TRY(counts ? count_tiles(w, map, counts->pairs[m], &in, &out)
+                  : put_tiles(w, m, table, &in, &out));
     stream_close(&in);
     SP_TRY(SP_ALLOC(w->b->arena, map->pairs, &to));
-    if (map->pairs)
+    if (map->pairs && !counts)
         memcpy(to, stream_data(&out), (size_t)map->pairs * sizeof *to);
     map->in = stream_data(&in);
     map->out = to;
@@ -378,6 +408,8 @@ static sp_status put_map(plan_work *w, int m)
         return put_children(w, m, &q);
     if (larger < 0)
         return put_found(w, m, NULL);
+    if (w->b->counts)
+        return cpu_plan_alloc_pairs(w, &w->b->plan->map[m], w->b->counts->pairs[m]);
     SP_TRY(put_map(w, larger));
     return put_part(w, m, &w->b->plan->map[larger]);
 }
@@ -416,18 +448,20 @@ static sp_status put_level(plan_work *w, int l)
  * more vector, because vector loops store beyond the last pair. */
 sp_status sp_cpu_plan_maps(cpu_plan_builder *b)
 {
-    enum { VECTOR = 16 };
     plan_work w = {.b = b};
     int most = 1, lowest, highest;
 
-    sp_cpu_plan_table_range(b, &lowest, &highest);
+    table_range(b, &lowest, &highest);
     SP_TRY(sp_cpu_plan_alloc_tables(b, lowest, highest));
-    for (int m = 0; m < b->spec->n_maps; m++)
+    for (int m = 0; m < b->spec->n_maps; m++) {
         most = b->plan->map[m].K > most ? b->plan->map[m].K : most;
+        if (!b->counts)
+            b->start[m][0] = 0;
+    }
     most = (most + VECTOR - 1) / VECTOR * VECTOR * SP_TILE + VECTOR;
     SP_TRY(SP_ALLOC(b->scratch, most, &w.stage.found));
     SP_TRY(SP_ALLOC(b->scratch, most, &w.stage.sorted));
-    for (int l = b->n_levels - 1; l >= lowest; l--)
+    for (int l = b->n_levels - 1; l >= lowest && !b->counts; l--)
         SP_TRY(put_level(&w, l));
     for (int m = 0; m < b->spec->n_maps; m++)
         SP_TRY(put_map(&w, m));

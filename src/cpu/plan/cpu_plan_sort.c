@@ -161,7 +161,7 @@ uint64_t *sp_cpu_plan_sort_keys(const plan_sort *s, int32_t n, int bits)
 }
 
 sp_status sp_cpu_plan_sort_open(plan_sort *s, const plan_loops *loops, sp_arena *arena,
-                                int32_t n_max)
+                                int64_t n_max)
 {
     s->loops = loops;
     SP_TRY(SP_ALLOC(arena, n_max, &s->a));

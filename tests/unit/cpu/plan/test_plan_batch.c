@@ -133,7 +133,8 @@ static void check_bytes(const sp_plan_spec *spec, const int32_t *c, int32_t n)
 {
     enum { SLACK = 8 << 10, STREAM = 256 << 10 };
     int32_t row[2] = {0, n};
-    int64_t voxels[SP_MAX_LEVELS], pairs[SP_MAX_MAPS], kept, meanwhile;
+    sp_plan_counts counts;
+    int64_t kept, meanwhile;
     CLOSED_BY(sp_arena_destroy) sp_arena scratch;
     sp_plan plan;
 
@@ -143,9 +144,9 @@ static void check_bytes(const sp_plan_spec *spec, const int32_t *c, int32_t n)
     arena.scratch = &scratch;
     OK(build(spec, c, row, 1, &plan));
     arena.scratch = NULL;
-    oracle_counts(&plan, voxels, pairs);
-    kept = sp_cpu_plan_bytes(spec, 1, voxels, pairs);
-    meanwhile = sp_cpu_plan_scratch_bytes(spec, voxels, plan.above, pairs);
+    counts = sp_plan_count(&plan);
+    kept = sp_cpu_plan_bytes(spec, &counts).arena;
+    meanwhile = sp_cpu_plan_bytes(spec, &counts).scratch;
     assert_in_range(arena.used, kept - SLACK, kept);
     assert_in_range(arena.high, arena.used, arena.used + STREAM);
     assert_true((int64_t)scratch.high <= meanwhile + meanwhile / 10);
