@@ -106,11 +106,7 @@ struct input {
 
     __device__ uint64_t key(int64_t row, int b) const
     {
-        const int32_t *c = coords + 3 * row, *o = base + 3 * (int64_t)b;
-
-        return plan_spread((uint32_t)(c[0] - o[0])) |
-               plan_spread((uint32_t)(c[1] - o[1])) << 1 |
-               plan_spread((uint32_t)(c[2] - o[2])) << 2;
+        return sp_morton_key(coords + 3 * row, base + 3 * (int64_t)b);
     }
 };
 

@@ -350,31 +350,7 @@ template <class F> sp_status plan_scan_maps(cuda_plan_builder *b, const F &f)
     return SP_OK;
 }
 
-/* ---- keys and samples ---- */
-
-/* The low 21 bits of v with two zeros between each. */
-__device__ static inline uint64_t plan_spread(uint32_t v)
-{
-    uint64_t x = v & 0x1fffff;
-
-    x = (x | x << 32) & 0x001f00000000ffff;
-    x = (x | x << 16) & 0x001f0000ff0000ff;
-    x = (x | x << 8) & 0x100f00f00f00f00f;
-    x = (x | x << 4) & 0x10c30c30c30c30c3;
-    return (x | x << 2) & 0x1249249249249249;
-}
-
-/* The inverse of plan_spread: every third bit of the key. */
-__device__ static inline int plan_gather(uint64_t key)
-{
-    uint64_t x = key & 0x1249249249249249;
-
-    x = (x | x >> 2) & 0x10c30c30c30c30c3;
-    x = (x | x >> 4) & 0x100f00f00f00f00f;
-    x = (x | x >> 8) & 0x001f0000ff0000ff;
-    x = (x | x >> 16) & 0x001f00000000ffff;
-    return (int)((x | x >> 32) & 0x1fffff);
-}
+/* ---- samples ---- */
 
 /* The sample that holds row i (or chunk i): the last one that does not begin after it.
  */

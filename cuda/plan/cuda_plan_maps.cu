@@ -44,13 +44,13 @@ struct aim {
 
 __device__ aim aim_at(const plan_map &m, int own, int axis, int d)
 {
-    const int lo = m.kernel % 2 ? -(m.kernel / 2) : 0; /* lowest offset */
+    const int lo = sp_kernel_first(m.kernel);
     const int at = (own << m.down) + m.sign * (lo + d), partner = at >> m.up;
     aim a = {at >= 0 && at == partner << m.up, 0, 0};
 
     if (!a.is_there)
         return a;
-    a.key = plan_spread((uint32_t)partner) << axis;
+    a.key = sp_morton_spread((uint32_t)partner) << axis;
     if (m.rise >= 0)
         a.cell = (partner >> m.fall) - (own >> m.rise) + 1;
     return a;
@@ -105,9 +105,10 @@ __device__ viewpoint view_from(const lookup &q, const plan_map &m, int64_t o)
 {
     const plan_levels &p = q.levels;
     const uint64_t key = p.key[m.to][o];
-    viewpoint v = {{plan_gather(key), plan_gather(key >> 1), plan_gather(key >> 2)},
-                   (int32_t)o,
-                   0};
+    viewpoint v = {
+        {sp_morton_gather(key), sp_morton_gather(key >> 1), sp_morton_gather(key >> 2)},
+        (int32_t)o,
+        0};
 
     for (int l = 0; l < m.rise; l++)
         v.ancestor = p.parent[m.to + l][v.ancestor];
@@ -246,9 +247,8 @@ void aim_map(sp_map_key key, int top_level, plan_map *m)
 {
     const int to = key.level_out, from = key.level_in;
     const int fine = to < from ? to : from, coarse = to < from ? from : to;
-    const bool is_swapped = to < from || (to == from && key.is_swapped);
 
-    m->sign = is_swapped ? -1 : 1;
+    m->sign = sp_map_is_exchanged(key) ? -1 : 1;
     m->down = (int8_t)(to - fine);
     m->up = (int8_t)(from - fine);
     m->rise = -1;
@@ -389,7 +389,6 @@ sp_status cuda_plan_take_pairs(cuda_plan_builder *b, int32_t *start_host,
 sp_status publish(cuda_plan_builder *b, const plan_map *from, const int32_t *start_host)
 {
     const sp_map_key key = b->spec->map[from->at];
-    const bool is_flat = key.level_in == key.level_out;
     sp_map *map = &b->plan->map[from->at];
     cuda_map *m;
 
@@ -414,8 +413,8 @@ sp_status publish(cuda_plan_builder *b, const plan_map *from, const int32_t *sta
     map->n_in = m->n_in;
     map->n_out = m->n_out;
     map->pairs = m->pairs;
-    map->is_full = is_flat;
-    map->centre = !is_flat ? -1 : key.kernel % 2 ? map->K / 2 : 0;
+    map->centre = sp_kernel_centre(key);
+    map->is_full = map->centre >= 0;
     return SP_OK;
 }
 

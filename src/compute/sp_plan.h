@@ -26,6 +26,7 @@
 #ifndef SP_PLAN_H
 #define SP_PLAN_H
 
+#include "base/sp_rng.h"
 #include "compute/sp_tensor.h"
 
 enum {
@@ -69,6 +70,28 @@ static inline int sp_plan_first_dilated(const sp_plan_spec *spec)
 static inline int sp_kernel_volume(sp_map_key key)
 {
     return key.kernel * key.kernel * key.kernel;
+}
+
+/* The lowest offset of a kernel of edge n along an axis, in steps of the finer
+ * stride. */
+static inline SP_HOST_DEVICE int sp_kernel_first(int n)
+{
+    return n % 2 ? -(n / 2) : 0;
+}
+
+/* The offset that pairs every row with itself; -1 with a stride. */
+static inline int sp_kernel_centre(sp_map_key key)
+{
+    if (key.level_in != key.level_out)
+        return -1;
+    return key.kernel % 2 ? sp_kernel_volume(key) / 2 : 0;
+}
+
+/* True if the output has the positions that a partner's offset is subtracted from. */
+static inline bool sp_map_is_exchanged(sp_map_key key)
+{
+    return key.level_out < key.level_in ||
+           (key.level_out == key.level_in && key.is_swapped);
 }
 
 /* The number of levels to go up until every partner of a row is at most one neighbour
@@ -147,11 +170,44 @@ typedef struct sp_plan_bytes {
     int64_t arena, scratch;
 } sp_plan_bytes;
 
+/* Spreads the low 21 bits of v to every third bit, as a Morton key has them. */
+static inline SP_HOST_DEVICE uint64_t sp_morton_spread(uint32_t v)
+{
+    uint64_t x = v & 0x1fffff;
+
+    x = (x | x << 32) & 0x001f00000000ffff;
+    x = (x | x << 16) & 0x001f0000ff0000ff;
+    x = (x | x << 8) & 0x100f00f00f00f00f;
+    x = (x | x << 4) & 0x10c30c30c30c30c3;
+    return (x | x << 2) & 0x1249249249249249;
+}
+
+/* The inverse of sp_morton_spread. */
+static inline SP_HOST_DEVICE int sp_morton_gather(uint64_t key)
+{
+    uint64_t x = key & 0x1249249249249249;
+
+    x = (x | x >> 2) & 0x10c30c30c30c30c3;
+    x = (x | x >> 4) & 0x100f00f00f00f00f;
+    x = (x | x >> 8) & 0x001f0000ff0000ff;
+    x = (x | x >> 16) & 0x001f00000000ffff;
+    return (int)((x | x >> 32) & 0x1fffff);
+}
+
+/* The Morton key of c - base. */
+static inline SP_HOST_DEVICE uint64_t sp_morton_key(const int32_t *c,
+                                                    const int32_t *base)
+{
+    return sp_morton_spread((uint32_t)(c[0] - base[0])) |
+           sp_morton_spread((uint32_t)(c[1] - base[1])) << 1 |
+           sp_morton_spread((uint32_t)(c[2] - base[2])) << 2;
+}
+
 /* Writes offset k of a kernel of edge n, in steps of the finer stride, into d. x runs
  * fastest (input/SCHEMA). */
 static inline void sp_kernel_offset(int n, int k, int d[3])
 {
-    int lo = n % 2 ? -(n - 1) / 2 : 0;
+    const int lo = sp_kernel_first(n);
 
     d[0] = lo + k % n;
     d[1] = lo + k / n % n;

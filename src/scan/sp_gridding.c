@@ -79,30 +79,11 @@ void sp_grid_destroy(sp_grid *grid)
 
 /* ---- Morton keys ---- */
 
-static uint64_t spread(uint64_t v)
-{ /* moves bit i to bit 3 i, for 20 bits */
-    v = (v | v << 32) & 0x001f00000000ffffu;
-    v = (v | v << 16) & 0x001f0000ff0000ffu;
-    v = (v | v << 8) & 0x100f00f00f00f00fu;
-    v = (v | v << 4) & 0x10c30c30c30c30c3u;
-    return (v | v << 2) & 0x1249249249249249u;
-}
-
-static int32_t compact(uint64_t v)
-{ /* inverse of spread */
-    v &= 0x1249249249249249u;
-    v = (v | v >> 2) & 0x10c30c30c30c30c3u;
-    v = (v | v >> 4) & 0x100f00f00f00f00fu;
-    v = (v | v >> 8) & 0x001f0000ff0000ffu;
-    v = (v | v >> 16) & 0x001f00000000ffffu;
-    return (int32_t)((v | v >> 32) & 0xfffff);
-}
-
 static uint64_t morton(const int32_t c[3])
 {
-    return spread((uint64_t)(c[0] + SP_COORD_LIMIT)) |
-           spread((uint64_t)(c[1] + SP_COORD_LIMIT)) << 1 |
-           spread((uint64_t)(c[2] + SP_COORD_LIMIT)) << 2;
+    static const int32_t least[3] = {-SP_COORD_LIMIT, -SP_COORD_LIMIT, -SP_COORD_LIMIT};
+
+    return sp_morton_key(c, least);
 }
 
 /* Sorts items by key with a stable radix sort, which skips bytes that are equal in all
@@ -178,10 +159,10 @@ static void list_neighbours(neighbours *list)
 
             sp_kernel_offset(3, k + AROUND / 2 + 1, d);
             for (int a = 2; a >= 0; a--) {
-                const int at = compact(voxel >> a) + d[a] + 4; /* 3 to 8 */
+                const int at = sp_morton_gather(voxel >> a) + d[a] + 4; /* 3 to 8 */
 
                 around = 3 * around + at / 4;
-                bit |= spread((uint64_t)at % 4) << a;
+                bit |= sp_morton_spread((uint32_t)at % 4) << a;
             }
             list->cube[voxel][k] = (uint8_t)around;
             list->bit[voxel][k] = (uint8_t)bit;
@@ -194,11 +175,11 @@ static uint64_t mask_around(const cube_table *table, uint64_t key, int around)
     uint64_t other = 0;
 
     for (int a = 0; a < 3; a++, around /= 3) {
-        const int32_t at = compact(key >> a) + around % 3 - 1;
+        const int32_t at = sp_morton_gather(key >> a) + around % 3 - 1;
 
         if (at < 0 || at >= SP_COORD_LIMIT / 2)
             return 0; /* outside the grid of 2^18 cubes an axis */
-        other |= spread((uint64_t)at) << a;
+        other |= sp_morton_spread((uint32_t)at) << a;
     }
     return find_cube(table, other)->mask;
 }
@@ -362,7 +343,7 @@ static void fill_voxel(sp_grid *grid, const sp_points *points,
     double sum;
 
     for (int a = 0; a < 3; a++)
-        s->coords[3 * row + a] = compact(items->key >> a) - SP_COORD_LIMIT;
+        s->coords[3 * row + a] = sp_morton_gather(items->key >> a) - SP_COORD_LIMIT;
     mean_position(points, options, items, m, s->coords + 3 * row,
                   s->subvoxel + 3 * row);
     for (int a = 0; a < points->c; a++) {

@@ -149,14 +149,6 @@ sp_status sp_cpu_plan_sort(const int32_t *c, int32_t n, int sample, int n_levels
  * has the result. */
 uint64_t *sp_cpu_plan_sort_keys(const plan_sort *s, int32_t n, int bits);
 
-/* Writes to `to` the keys of dilated level l that the n keys of a sample on level l - 1
- * reach, rising, and returns their number. sort->a, sort->b and `to` have room for
- * sp_cpu_plan_count_reached of them; base: see cpu_plan_builder. */
-int32_t sp_cpu_plan_dilate(const sp_plan_spec *spec, int l, const int32_t base[3],
-                           const uint64_t *key, int32_t n, const plan_sort *sort,
-                           uint64_t *to);
-int32_t sp_cpu_plan_count_reached(const uint64_t *key, int32_t n);
-
 /* Builds level l, which is dilated, from the finer one: its rows, keys and child words,
  * and the finer level's parents. Keys and parents are taken from the plan's arena,
  * words from the scratch. SP_EDATA: more than PLAN_MAX_ROWS rows; SP_EMEM. */
@@ -254,38 +246,6 @@ static inline int32_t plan_child(uint32_t word, uint32_t digit)
     if (!(word >> digit & 1))
         return -1;
     return (int32_t)((word >> 8) + sp_cpu_plan_bits[word & ((1u << digit) - 1)]);
-}
-
-/* Spreads the low 20 bits of v to every third bit, as a Morton key has them. */
-static inline uint64_t plan_spread(uint32_t v)
-{
-    uint64_t x = v & 0xfffff;
-
-    x = (x | x << 32) & 0x001f00000000ffff;
-    x = (x | x << 16) & 0x001f0000ff0000ff;
-    x = (x | x << 8) & 0x100f00f00f00f00f;
-    x = (x | x << 4) & 0x10c30c30c30c30c3;
-    return (x | x << 2) & 0x1249249249249249;
-}
-
-/* The Morton key of c - base. */
-static inline uint64_t plan_key(const int32_t *c, const int32_t base[3])
-{
-    return plan_spread((uint32_t)(c[0] - base[0])) |
-           plan_spread((uint32_t)(c[1] - base[1])) << 1 |
-           plan_spread((uint32_t)(c[2] - base[2])) << 2;
-}
-
-/* The inverse of plan_spread. */
-static inline int plan_gather(uint64_t key)
-{
-    uint64_t x = key & 0x1249249249249249;
-
-    x = (x | x >> 2) & 0x10c30c30c30c30c3;
-    x = (x | x >> 4) & 0x100f00f00f00f00f;
-    x = (x | x >> 8) & 0x001f0000ff0000ff;
-    x = (x | x >> 16) & 0x001f00000000ffff;
-    return (int)((x | x >> 32) & 0xfffff);
 }
 
 #endif

@@ -13,7 +13,7 @@
 
 #include "cpu/cpu.h"
 
-/* plan_spread of eight numbers. */
+/* sp_morton_spread of eight numbers. */
 static inline __m512i spread(__m512i x)
 {
     enum { OR_AND = 0xa8 }; /* (a | b) & c */
@@ -62,7 +62,7 @@ static void avx512_keys(const int32_t *c, int32_t n, const int32_t base[3], int 
         row = _mm512_add_epi64(row, _mm512_set1_epi64(8));
     }
     for (; i < n; i++, c += 3)
-        word[i] = plan_key(c, base) << shift | (uint64_t)i;
+        word[i] = sp_morton_key(c, base) << shift | (uint64_t)i;
 }
 
 /* The 32 words of an ancestor. */

@@ -60,7 +60,7 @@ static uint64_t step_up(uint64_t key, int s)
 static bool reached_is_within(uint64_t key, int s, const int64_t bound[3])
 {
     for (int axis = 0; axis < 3; axis++)
-        if (s && plan_gather(key >> axis) >= bound[axis])
+        if (s && sp_morton_gather(key >> axis) >= bound[axis])
             return false;
     return true;
 }
@@ -103,9 +103,12 @@ static void dilated_bound(const sp_plan_spec *spec, int l, const int32_t base[3]
     }
 }
 
-int32_t sp_cpu_plan_dilate(const sp_plan_spec *spec, int l, const int32_t base[3],
-                           const uint64_t *key, int32_t n, const plan_sort *sort,
-                           uint64_t *to)
+/* Writes to `to` the keys of level l that the n keys of a sample on level l - 1 reach,
+ * rising, and returns their number. `to` and the buffers of the sort have room for all
+ * that list_reached counts. */
+static int32_t dilate_sample(const sp_plan_spec *spec, int l, const int32_t base[3],
+                             const uint64_t *key, int32_t n, const plan_sort *sort,
+                             uint64_t *to)
 {
     int64_t bound[3];
     uint64_t last = ~(uint64_t)0, any = 0;
@@ -125,11 +128,6 @@ int32_t sp_cpu_plan_dilate(const sp_plan_spec *spec, int l, const int32_t base[3
     return kept;
 }
 
-int32_t sp_cpu_plan_count_reached(const uint64_t *key, int32_t n)
-{
-    return list_reached(key, n, NULL, NULL);
-}
-
 /* Writes the keys of all samples to `key`, which has room for all that are reached, and
  * the rows of the samples. */
 static sp_status dilated_make_keys(cpu_plan_builder *b, int l, int64_t n_most,
@@ -146,9 +144,9 @@ static sp_status dilated_make_keys(cpu_plan_builder *b, int l, int64_t n_most,
     for (int s = 0; s < b->n_samples; s++) {
         const int32_t row = fine->sample_row[s];
         const int64_t n = (int64_t)coarse->sample_row[s] +
-                          sp_cpu_plan_dilate(b->spec, l, b->base[s], fine->key + row,
-                                             fine->sample_row[s + 1] - row, &sort,
-                                             key + coarse->sample_row[s]);
+                          dilate_sample(b->spec, l, b->base[s], fine->key + row,
+                                        fine->sample_row[s + 1] - row, &sort,
+                                        key + coarse->sample_row[s]);
 
         if (n > PLAN_MAX_ROWS)
             return SP_FAIL(SP_EDATA,
@@ -195,7 +193,7 @@ static void count_reached(const cpu_plan_builder *b, int l, int64_t *all, int64_
     for (int s = 0; s < b->n_samples; s++) {
         const int32_t row = fine->sample_row[s];
         const int64_t n =
-            sp_cpu_plan_count_reached(fine->key + row, fine->sample_row[s + 1] - row);
+            list_reached(fine->key + row, fine->sample_row[s + 1] - row, NULL, NULL);
         *most = sp_most(*most, n);
         *all += n;
     }

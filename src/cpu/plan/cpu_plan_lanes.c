@@ -81,7 +81,7 @@ static void portable_keys(const int32_t *c, int32_t n, const int32_t base[3], in
                           uint64_t *word)
 {
     for (int32_t i = 0; i < n; i++)
-        word[i] = plan_key(c + 3 * (size_t)i, base) << shift | (uint64_t)i;
+        word[i] = sp_morton_key(c + 3 * (size_t)i, base) << shift | (uint64_t)i;
 }
 
 /* Loads the 32 words around an ancestor: its neighbours' rows or child words. */

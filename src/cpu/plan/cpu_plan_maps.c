@@ -20,8 +20,6 @@
 
 static plan_lookup lookup_of(const cpu_plan_builder *b, sp_map_key key)
 {
-    bool is_swapped = key.level_out < key.level_in ||
-                      (key.level_out == key.level_in && key.is_swapped);
     int fine = key.level_out < key.level_in ? key.level_out : key.level_in;
     int coarse = key.level_out < key.level_in ? key.level_in : key.level_out;
     int top = fine + sp_kernel_reach(key.kernel);
@@ -35,7 +33,7 @@ static plan_lookup lookup_of(const cpu_plan_builder *b, sp_map_key key)
                          .top = top > coarse ? top : coarse,
                          .kernel = key.kernel,
                          .shift = coarse - fine,
-                         .is_swapped = is_swapped};
+                         .is_swapped = sp_map_is_exchanged(key)};
 }
 
 /* Is it the 2^3 kernel of stride 2? Then the child words are the map, and no table is
@@ -59,17 +57,6 @@ static void table_range(const cpu_plan_builder *b, int *lowest, int *highest)
         *lowest = q.top < *lowest ? q.top : *lowest;
         *highest = q.top > *highest ? q.top : *highest;
     }
-}
-
-/* The offset where every output row is its own partner, or -1: the zero offset of a
- * kernel without stride. */
-static int centre_of(const plan_lookup *q)
-{
-    int n = q->kernel;
-
-    if (q->shift)
-        return -1;
-    return n % 2 ? n * n * n / 2 : 0;
 }
 
 /* ---- arrays of known size ---- */
@@ -133,7 +120,7 @@ sp_status sp_cpu_plan_alloc_maps(cpu_plan_builder *b)
         map->n_in = b->level[q.from].n;
         map->n_out = b->level[q.to].n;
         map->K = q.kernel * q.kernel * q.kernel;
-        map->centre = centre_of(&q);
+        map->centre = sp_kernel_centre(map->key);
         map->is_full = map->centre >= 0;
         SP_TRY(share_tiles(b, m));
         SP_TRY(SP_ALLOC(b->arena, (size_t)map->n_tiles * (size_t)map->K + 1,
@@ -250,12 +237,6 @@ static sp_status put_children(plan_work *w, int m, const plan_lookup *q)
     return SP_OK;
 }
 
-/* The offset along an axis where a kernel begins. */
-static int first_step(int kernel)
-{
-    return kernel % 2 ? -(kernel / 2) : 0;
-}
-
 /* The map with the same levels and the smallest kernel that has all offsets of map m
  * and more; -1 if no map does. */
 static int larger_map(const cpu_plan_builder *b, int m)
@@ -265,7 +246,7 @@ static int larger_map(const cpu_plan_builder *b, int m)
 
     for (int i = 0; i < b->spec->n_maps; i++) {
         const sp_map_key other = b->spec->map[i];
-        const int before = first_step(key.kernel) - first_step(other.kernel);
+        const int before = sp_kernel_first(key.kernel) - sp_kernel_first(other.kernel);
 
         if (other.level_in == key.level_in && other.level_out == key.level_out &&
             other.is_swapped == key.is_swapped && other.kernel > key.kernel &&
@@ -279,7 +260,7 @@ static int larger_map(const cpu_plan_builder *b, int m)
 /* Lists in offset[] the offsets of a kernel of edge n that one of edge `part` has. */
 static void list_offsets(int n, int part, int *offset)
 {
-    const int before = first_step(part) - first_step(n);
+    const int before = sp_kernel_first(part) - sp_kernel_first(n);
 
     for (int z = 0; z < part; z++)
         for (int y = 0; y < part; y++)

@@ -10,7 +10,7 @@
 
 void sp_cpu_plan_aim(const plan_lookup *q, int position, int axis, plan_axis *a)
 {
-    int lo = q->kernel % 2 ? -(q->kernel / 2) : 0;
+    int lo = sp_kernel_first(q->kernel);
     int fine = q->is_swapped ? q->to : q->from, depth = q->top - fine;
 
     for (int d = 0; d < q->kernel; d++) {
@@ -22,7 +22,7 @@ void sp_cpu_plan_aim(const plan_lookup *q, int position, int axis, plan_axis *a)
                 a->cell[d] = -1;
             local >>= q->shift;
         }
-        a->path[d] = plan_spread((uint32_t)local) << axis;
+        a->path[d] = sp_morton_spread((uint32_t)local) << axis;
     }
 }
 
@@ -84,7 +84,7 @@ void sp_cpu_plan_rows(const plan_lookup *q, plan_stage *stage, plan_tile *tile)
             up = q->level[l].parent[up];
         for (int axis = 0; axis < 3; axis++) {
             uint64_t local = key >> axis & (((uint64_t)1 << 3 * (q->top - q->to)) - 1);
-            sp_cpu_plan_aim(q, plan_gather(local) << below, axis, &a[axis]);
+            sp_cpu_plan_aim(q, sp_morton_gather(local) << below, axis, &a[axis]);
         }
         plan_rows_look_around(q, up, a, i, stage);
     }

@@ -140,17 +140,17 @@ static void sort_wide(const int32_t *c, int32_t n, const int32_t base[3], int ke
     uint64_t *once, *twice;
 
     for (int32_t i = 0; i < n; i++)
-        s->a[i] = (plan_key(c + 3 * (size_t)i, base) & low) << shift | (uint64_t)i;
+        s->a[i] = (sp_morton_key(c + 3 * (size_t)i, base) & low) << shift | (uint64_t)i;
     once = radix_sort(s->a, s->b, n, shift, shift + HALF_BITS, s->count);
     for (int32_t i = 0; i < n; i++) {
         uint64_t r = once[i] & row;
-        once[i] = plan_key(c + 3 * r, base) >> HALF_BITS << shift | r;
+        once[i] = sp_morton_key(c + 3 * r, base) >> HALF_BITS << shift | r;
     }
     twice = radix_sort(once, once == s->a ? s->b : s->a, n, shift,
                        shift + key_bits - HALF_BITS, s->count);
     for (int32_t i = 0; i < n; i++) {
         order[i] = (int32_t)(twice[i] & row);
-        key[i] = plan_key(c + 3 * (size_t)order[i], base);
+        key[i] = sp_morton_key(c + 3 * (size_t)order[i], base);
     }
 }
 
