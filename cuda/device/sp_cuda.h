@@ -367,6 +367,14 @@ static inline int sp_sort_operations(int bits)
     return 4 + 2 * ((bits + 7) / 8);
 }
 
+/* The least room that a sort of n pairs is given. It is what the library takes: a copy of
+ * keys and values, up to a byte for each pair, and the counts of its digits. So an
+ * estimate, which has no device to ask, is the memory that is taken. */
+static inline size_t sp_sort_room(int64_t n)
+{
+    return 13 * (size_t)n + (16 << 10);
+}
+
 /* ---- early launches (cuda_early.cu) ----
  * Allows early launches in `stream`, which one thread uses, if the device and the
  * code have them and the environment does not say SP_EARLY_LAUNCH=0. No thread launches

@@ -20,7 +20,7 @@
 sp_status plan_upload(cuda_plan_builder *b, void *to, const void *from_host,
                       size_t bytes)
 {
-    if (bytes == 0 || b->counts)
+    if (bytes == 0)
         return SP_OK;
     SP_CUDA(cudaMemcpyAsync(to, from_host, bytes, cudaMemcpyHostToDevice, b->stream));
     b->plan->n_operations++;
@@ -42,9 +42,7 @@ sp_status plan_download(cuda_plan_builder *b, void *to_host, const void *from,
 sp_status plan_sort(cuda_plan_builder *b, const uint64_t *key, const int32_t *from,
                     int32_t *to, int64_t n, int bits)
 {
-    /* At least what the library takes: a copy of keys and rows, up to a byte for each
-     * pair and the counts of its digits. An estimate has no device to ask. */
-    const size_t least = 13 * (size_t)n + (16 << 10), mark = b->arena->used;
+    const size_t mark = b->arena->used;
     uint64_t *sorted;
     size_t bytes = 0;
     void *room;
@@ -56,7 +54,7 @@ sp_status plan_sort(cuda_plan_builder *b, const uint64_t *key, const int32_t *fr
     if (!b->counts)
         SP_CUDA(sp_sort_pairs(NULL, &bytes, key, sorted, from, to, (int)n, bits,
                               b->stream));
-    bytes = std::max(bytes, least);
+    bytes = std::max(bytes, sp_sort_room(n));
     SP_TRY(sp_arena_alloc(b->arena, bytes, &room));
     if (!b->counts)
         SP_CUDA(sp_sort_pairs(room, &bytes, key, sorted, from, to, (int)n, bits,

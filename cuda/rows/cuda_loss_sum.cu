@@ -12,6 +12,7 @@
  * One class is sorted at a time, since keys and rows of all classes would take more
  * memory than the activations of a thin network: 24 bytes a row and the library's room.
  */
+#include <algorithm>
 #include <assert.h>
 
 #include "compute/sp_loss.h"
@@ -20,7 +21,7 @@
 namespace
 {
 
-enum { THREADS = 256, EACH = 4, CHUNK = THREADS * EACH, SORT_ROOM = 1 << 20 };
+enum { THREADS = 256, EACH = 4, CHUNK = THREADS * EACH };
 
 /* Rows in groups. */
 struct groups {
@@ -375,60 +376,64 @@ __global__ void __launch_bounds__(THREADS) values_kernel(sum_loss l)
 
 /* ---- memory ---- */
 
-int loss_count_chunks(const int32_t *row, int n)
+/* Groups without their rows. */
+groups groups_of(const int32_t *row, int n)
 {
-    int32_t longest = 0;
+    int32_t longest = 1;
 
     for (int i = 0; i < n; i++)
-        longest = row[i + 1] - row[i] > longest ? row[i + 1] - row[i] : longest;
-    return longest ? (longest + CHUNK - 1) / CHUNK : 1;
+        longest = std::max(longest, row[i + 1] - row[i]);
+    return {n, (longest + CHUNK - 1) / CHUNK, NULL};
 }
 
-sp_status take_groups(sp_backend *be, const int32_t *row, int n, groups *g)
+/* Allocates all memory of a loss whose arguments, groups and room_bytes are set. */
+sp_status alloc_memory(sp_arena *scratch, sum_loss *l)
 {
-    int32_t *to;
+    const size_t n = (size_t)l->a.logits.n, n_samples = (size_t)l->a.n_samples;
+    const size_t cells = n_samples * l->a.logits.c;
+    const size_t chunks = (size_t)l->by_group.n * l->by_group.n_chunks;
 
-    *g = {n, loss_count_chunks(row, n), NULL};
-    SP_TRY(SP_ALLOC(&cuda_of(be)->scratch, (size_t)n + 1, &to));
-    g->row = to;
-    return be->ops->upload(be, to, row, ((size_t)n + 1) * sizeof *row);
-}
-
-sp_status take_sorts(sp_backend *be, sum_loss *l, int bits)
-{
-    sp_arena *scratch = &cuda_of(be)->scratch;
-    const size_t n = (size_t)l->a.logits.n;
-
+    SP_TRY(SP_ALLOC(scratch, n_samples + 1, &l->by_sample.row));
+    SP_TRY(SP_ALLOC(scratch, (size_t)l->by_group.n + 1, &l->by_group.row));
+    SP_TRY(SP_ALLOC(scratch, n, &l->soft));
+    SP_TRY(SP_ALLOC(scratch, cells, &l->count));
+    SP_TRY(SP_ALLOC(scratch, cells, &l->cls));
+    if (l->a.rule.weight[SP_DICE] > 0)
+        SP_TRY(SP_ALLOC(scratch, 2 * cells, &l->dice));
+    SP_TRY(
+        SP_ALLOC(scratch, 2 * (n_samples * l->by_sample.n_chunks + chunks), &l->part));
+    SP_TRY(SP_ALLOC(scratch, n_samples, &l->value));
+    SP_TRY(SP_ALLOC(scratch, l->by_group.n, &l->of_group));
     if (l->a.rule.weight[SP_LOVASZ] == 0)
         return SP_OK;
     for (int i = 0; i < 2; i++) {
         SP_TRY(SP_ALLOC(scratch, n, &l->key[i]));
         SP_TRY(SP_ALLOC(scratch, n, &l->from[i]));
     }
-    SP_TRY(SP_ALLOC(scratch, (size_t)l->by_group.n * l->by_group.n_chunks, &l->labels));
-    SP_CUDA(sp_sort_pairs(NULL, &l->room_bytes, l->key[0], l->key[1], l->from[0],
-                          l->from[1], (int)n, bits, cuda_of(be)->compute));
+    SP_TRY(SP_ALLOC(scratch, chunks, &l->labels));
     return sp_arena_alloc(scratch, l->room_bytes, &l->room);
 }
 
-sp_status take_memory(sp_backend *be, sum_loss *l, int bits)
+sp_status upload_groups(sp_backend *be, const groups &g, const int32_t *row)
 {
-    sp_arena *scratch = &cuda_of(be)->scratch;
-    const size_t cells = (size_t)l->a.n_samples * l->a.logits.c;
+    return be->ops->upload(be, (void *)g.row, row, ((size_t)g.n + 1) * sizeof *row);
+}
 
-    SP_TRY(SP_ALLOC(scratch, l->a.logits.n, &l->soft));
-    SP_TRY(SP_ALLOC(scratch, cells, &l->count));
-    SP_TRY(SP_ALLOC(scratch, cells, &l->cls));
-    if (l->a.rule.weight[SP_DICE] > 0)
-        SP_TRY(SP_ALLOC(scratch, 2 * cells, &l->dice));
-    SP_TRY(SP_ALLOC(scratch,
-                    2 * ((size_t)l->by_sample.n * l->by_sample.n_chunks +
-                         (size_t)l->by_group.n * l->by_group.n_chunks),
-                    &l->part));
-    SP_TRY(SP_ALLOC(scratch, l->a.n_samples, &l->value));
-    SP_TRY(SP_ALLOC(scratch, l->by_group.n, &l->of_group));
-    SP_TRY(take_sorts(be, l, bits));
-    return be->ops->fill(be, l->count, 0, cells * sizeof *l->count);
+/* row: the rows of the groups. */
+sp_status open_loss(sp_backend *be, sum_loss *l, const int32_t *row, int bits)
+{
+    const sp_loss_args *a = &l->a;
+    const int n = (int)a->logits.n;
+
+    if (a->rule.weight[SP_LOVASZ] > 0)
+        SP_CUDA(sp_sort_pairs(NULL, &l->room_bytes, NULL, NULL, NULL, NULL, n, bits,
+                              cuda_of(be)->compute));
+    l->room_bytes = std::max(l->room_bytes, sp_sort_room(n));
+    SP_TRY(alloc_memory(&cuda_of(be)->scratch, l));
+    SP_TRY(upload_groups(be, l->by_sample, a->sample_row));
+    SP_TRY(upload_groups(be, l->by_group, row));
+    return be->ops->fill(be, l->count, 0,
+                         (size_t)a->n_samples * a->logits.c * sizeof *l->count);
 }
 
 dim3 grid_of(const groups &g)
@@ -469,13 +474,20 @@ sp_status run_class(const sum_loss &l, cudaStream_t stream, int c, int bits)
 int64_t sp_cuda_loss_bytes(const sp_backend *, const sp_loss_rule *rule, int64_t n,
                            int c, int n_samples)
 {
-    const int64_t cells = (int64_t)n_samples * c, chunks = n / CHUNK + 1;
+    sp_arena counter = sp_arena_counter();
+    sum_loss l = {};
 
     if (!rule->is_sum)
         return 0;
-    return n * (int64_t)(sizeof(sp_loss_soft) + 2 * (8 + 4) + 13) + SORT_ROOM +
-           cells * (int64_t)(4 + sizeof(sp_loss_class) + 16) +
-           n_samples * chunks * (4 * 8 + 4) + n_samples * 64;
+    l.a.rule = *rule;
+    l.a.logits.n = n;
+    l.a.logits.c = c;
+    l.a.n_samples = n_samples;
+    l.by_sample = l.by_group = {n_samples, (int)(n / CHUNK) + 1, NULL};
+    l.room_bytes = sp_sort_room(n);
+    if (alloc_memory(&counter, &l) != SP_OK)
+        assert(!"a counter has memory for all");
+    return (int64_t)counter.high;
 }
 
 sp_status sp_cuda_loss_sum(sp_backend *be, const sp_loss_args *args)
@@ -490,12 +502,11 @@ sp_status sp_cuda_loss_sum(sp_backend *be, const sp_loss_args *args)
         return SP_OK;
     l.a = *args;
     sp_arena_reset(&cuda_of(be)->scratch);
-    SP_TRY(take_groups(be, args->sample_row, args->n_samples, &l.by_sample));
-    SP_TRY(take_groups(be, is_joint ? joint : args->sample_row,
-                       is_joint ? 1 : args->n_samples, &l.by_group));
+    l.by_sample = groups_of(args->sample_row, args->n_samples);
+    l.by_group = is_joint ? groups_of(joint, 1) : l.by_sample;
     while (l.by_group.n >> (bits - SP_LOSS_KEY_BITS))
         bits++;
-    SP_TRY(take_memory(be, &l, bits));
+    SP_TRY(open_loss(be, &l, is_joint ? joint : args->sample_row, bits));
     SP_TRY(CUDA_LAUNCH(softmax_kernel, grid_of(l.by_sample), dim3(THREADS), stream, l));
     SP_TRY(
         CUDA_LAUNCH(classes_kernel, dim3((unsigned)l.by_group.n), dim3(32), stream, l));
