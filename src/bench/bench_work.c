@@ -11,7 +11,8 @@
 
 /* Flops of the convolutions of a batch: forward and, in training, the gradient of the
  * weights, unless they are frozen, and of the input, if it needs one. */
-static double conv_flops(const sp_graph *graph, const sp_batch *batch, bool is_training)
+static double conv_flops(const sp_graph *graph, const sp_plan_counts *counts,
+                         bool is_training)
 {
     double flops = 0;
 
@@ -22,14 +23,10 @@ static double conv_flops(const sp_graph *graph, const sp_batch *batch, bool is_t
         const bool has_grad_input =
             has_grad && from >= 0 && graph->node[from].needs_grad;
         const int products = 1 + (has_grad && !node->is_frozen) + has_grad_input;
-        double pairs;
 
-        if (node->op != SP_OP_CONV)
-            continue;
-        pairs = node->map >= 0 ? (double)batch->plan.map[node->map].pairs
-                : node->level == SP_LEVEL_SAMPLE ? batch->n_samples
-                                                 : batch->plan.level[node->level].n;
-        flops += 2 * pairs * node->c_in * node->c_out * products;
+        if (node->op == SP_OP_CONV)
+            flops += 2 * (double)sp_graph_pairs(counts, node) * node->c_in *
+                     node->c_out * products;
     }
     return flops;
 }
@@ -37,12 +34,14 @@ static double conv_flops(const sp_graph *graph, const sp_batch *batch, bool is_t
 void bench_work_add(const sp_graph *graph, const sp_batch *batch, bool is_training,
                     bench_parts *parts)
 {
+    const sp_plan_counts counts = sp_plan_count(&batch->plan);
+
     assert(batch->n >= 0 && batch->n_samples >= 0);
-    parts->flops += conv_flops(graph, batch, is_training);
+    parts->flops += conv_flops(graph, &counts, is_training);
     parts->n += batch->n;
     parts->n_samples += batch->n_samples;
     for (int i = 0; i < batch->plan.n_maps; i++)
-        parts->pairs += (double)batch->plan.map[i].pairs;
+        parts->pairs += (double)counts.pairs[i];
 }
 
 static bench_extent work_join(bench_extent a, bench_extent b)

@@ -31,12 +31,6 @@ void sp_buffer_plan_destroy(sp_buffer_plan *a)
 
 /* ---- ranges ---- */
 
-int64_t sp_buffer_plan_rows(const sp_buffer_plan *a, int level)
-{
-    assert(level == SP_LEVEL_SAMPLE || (0 <= level && level < SP_MAX_LEVELS));
-    return level == SP_LEVEL_SAMPLE ? a->n_samples : a->rows[level];
-}
-
 /* Elements from one row to the next in a matrix of c columns. */
 static int pitch_of(const sp_buffer_plan *a, int c, sp_elem elem)
 {
@@ -50,7 +44,7 @@ static size_t buffer_bytes_of(const sp_buffer_plan *a, int v)
 {
     const sp_lower_value *value = &a->low->value[v];
 
-    return (size_t)sp_buffer_plan_rows(a, value->level) *
+    return (size_t)sp_graph_rows(&a->counts, value->level) *
            (size_t)pitch_of(a, value->c, value->elem) * sp_elem_bytes(value->elem);
 }
 
@@ -62,8 +56,8 @@ static sp_buffer_place buffer_alloc(sp_buffer_plan *a, int v, sp_elem elem,
 {
     const sp_lower_value *value = &a->low->value[v];
     const int ld = pitch_of(a, value->c, elem);
-    const size_t bytes =
-        (size_t)sp_buffer_plan_rows(a, value->level) * (size_t)ld * sp_elem_bytes(elem);
+    const size_t bytes = (size_t)sp_graph_rows(&a->counts, value->level) * (size_t)ld *
+                         sp_elem_bytes(elem);
     const int range = from.is_high
                           ? sp_ranges_alloc_above(&a->matrices, bytes, from.least)
                           : sp_ranges_alloc(&a->matrices, bytes);
@@ -157,14 +151,13 @@ static sp_buffer_side high_side(const sp_buffer_plan *a, int storage)
     return from;
 }
 
-void sp_buffer_plan_begin(sp_buffer_plan *a, const int64_t *rows, int n_samples,
+void sp_buffer_plan_begin(sp_buffer_plan *a, const sp_plan_counts *counts,
                           bool is_training)
 {
     const sp_lower_value *x = &a->low->value[0];
 
-    assert(rows && n_samples >= 0);
-    memcpy(a->rows, rows, (size_t)a->low->graph->spec.n_levels * sizeof *rows);
-    a->n_samples = n_samples;
+    assert(counts->n_samples >= 0);
+    a->counts = *counts;
     a->is_training = is_training;
     a->logits = SP_BUFFER_NOWHERE;
     sp_ranges_reset(&a->matrices);
@@ -216,11 +209,12 @@ static bool can_overwrite(const sp_buffer_plan *a, int s)
 static void take_sums(sp_buffer_plan *a, int v, bool is_fused)
 {
     const sp_lower_value *value = &a->low->value[v];
-    const int64_t n = sp_buffer_plan_rows(a, value->level);
+    const int64_t n = sp_graph_rows(&a->counts, value->level);
     sp_value_buffers *at = &a->value[v];
 
     at->is_fused = is_fused;
-    at->n_sums = is_fused ? a->rules.fused_parts(n, a->n_samples).n : a->n_samples;
+    at->n_sums =
+        is_fused ? a->rules.fused_parts(n, a->counts.n_samples).n : a->counts.n_samples;
     at->sums = sp_ranges_alloc(&a->vectors, 2 * (size_t)value->c * (size_t)at->n_sums *
                                                 sizeof(double));
 }
@@ -249,7 +243,7 @@ void sp_buffer_plan_forward(sp_buffer_plan *a, int s)
     }
     if (step->row->has_argmax)
         a->argmax[s] =
-            sp_ranges_alloc(&a->vectors, (size_t)sp_buffer_plan_rows(a, out->level) *
+            sp_ranges_alloc(&a->vectors, (size_t)sp_graph_rows(&a->counts, out->level) *
                                              (size_t)out->c * sizeof(int32_t));
     if (!a->is_training)
         return;
@@ -289,10 +283,11 @@ sp_loss_place sp_buffer_plan_results(sp_buffer_plan *a, bool has_confusion,
                                      bool has_prediction)
 {
     const sp_lower_value *last = &a->low->value[a->low->n_values - 1];
-    const size_t C = (size_t)last->c, n = (size_t)sp_buffer_plan_rows(a, last->level);
+    const size_t C = (size_t)last->c,
+                 n = (size_t)sp_graph_rows(&a->counts, last->level);
     sp_loss_place r;
 
-    r.confusion_at = 2 * (size_t)a->n_samples * sizeof(double);
+    r.confusion_at = 2 * (size_t)a->counts.n_samples * sizeof(double);
     r.prediction_at = r.confusion_at + (has_confusion ? C * C * sizeof(int64_t) : 0);
     r.bytes = r.prediction_at + (has_prediction ? n * sizeof(int32_t) : 0);
     r.range = sp_ranges_alloc(&a->vectors, r.bytes);
@@ -525,10 +520,10 @@ static void walk_back(sp_buffer_plan *a)
     }
 }
 
-sp_buffer_bytes sp_buffer_plan_measure(sp_buffer_plan *a, const int64_t *rows,
-                                       int n_samples, bool is_training)
+sp_buffer_bytes sp_buffer_plan_measure(sp_buffer_plan *a, const sp_plan_counts *counts,
+                                       bool is_training)
 {
-    sp_buffer_plan_begin(a, rows, n_samples, is_training);
+    sp_buffer_plan_begin(a, counts, is_training);
     for (int s = 0; s < a->low->n_steps; s++) {
         if (!sp_lowered_has_turn(&a->low->step[s], is_training))
             continue;

@@ -66,8 +66,7 @@ typedef struct sp_buffer_plan {
      * backward pass after each step */
     size_t *kept;
     /* The micro-batch that sp_buffer_plan_begin named. */
-    int64_t rows[SP_MAX_LEVELS];
-    int n_samples;
+    sp_plan_counts counts;
     bool is_training;
     sp_buffer_place logits; /* the output of the network in fp32 */
 } sp_buffer_plan;
@@ -105,9 +104,10 @@ sp_status sp_buffer_plan_create(sp_buffer_plan *buffers, const sp_lowered *low,
                                 const sp_buffer_rules *rules);
 void sp_buffer_plan_destroy(sp_buffer_plan *buffers);
 
-/* Begins a micro-batch of rows[level] voxels and forgets the one before. The features
- * get a place only if the network wants them in another form than [n][c] fp32. */
-void sp_buffer_plan_begin(sp_buffer_plan *buffers, const int64_t *rows, int n_samples,
+/* Begins a micro-batch whose plan has these numbers, and forgets the one before. The
+ * features get a place only if the network wants them in another form than [n][c]
+ * fp32. */
+void sp_buffer_plan_begin(sp_buffer_plan *buffers, const sp_plan_counts *counts,
                           bool is_training);
 /* Finds memory for the output of step s of the forward pass, for its sums and for its
  * arg max. After the step ran, sp_buffer_plan_forward_end frees what no later step
@@ -153,9 +153,6 @@ void sp_buffer_plan_backward_end(sp_buffer_plan *buffers, int s);
  * of the norm before it, and of that norm's residual norm. */
 bool sp_buffer_plan_fuses_norm(const sp_buffer_plan *buffers,
                                const sp_lower_step *step);
-/* The rows of a level; the number of samples for SP_LEVEL_SAMPLE. */
-int64_t sp_buffer_plan_rows(const sp_buffer_plan *buffers, int level);
-
 /* The greatest extent of both spans, in bytes. */
 typedef struct sp_buffer_bytes {
     size_t matrices, vectors;
@@ -163,7 +160,7 @@ typedef struct sp_buffer_bytes {
 
 /* Measures a micro-batch and forgets the one before. Cost: about 0.1 ms for a hundred
  * layers. */
-sp_buffer_bytes sp_buffer_plan_measure(sp_buffer_plan *buffers, const int64_t *rows,
-                                       int n_samples, bool is_training);
+sp_buffer_bytes sp_buffer_plan_measure(sp_buffer_plan *buffers,
+                                       const sp_plan_counts *counts, bool is_training);
 
 #endif

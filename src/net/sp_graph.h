@@ -97,6 +97,19 @@ typedef struct sp_node {
     int64_t running_mean, running_var;
 } sp_node;
 
+/* The rows of a level in a plan of these numbers; of SP_LEVEL_SAMPLE its samples. */
+static inline int64_t sp_graph_rows(const sp_plan_counts *counts, int level)
+{
+    return level == SP_LEVEL_SAMPLE ? counts->n_samples : counts->voxels[level];
+}
+
+/* The pairs of rows that a convolution multiplies. */
+static inline int64_t sp_graph_pairs(const sp_plan_counts *counts, const sp_node *conv)
+{
+    return conv->map < 0 ? sp_graph_rows(counts, conv->level)
+                         : counts->pairs[conv->map];
+}
+
 /* One parameter, or one running statistic, in its flat buffer. */
 typedef struct sp_param {
     char name[SP_NAME + 16]; /* "block1.0.conv1/weight", the path below /params */

@@ -55,7 +55,7 @@ static sp_tensor tensor_of(const sp_net *net, int value, const sp_buffer_place *
     const sp_lower_value *v = &net->impl->low.value[value];
 
     return (sp_tensor){(float *)(void *)(net->impl->matrices.base + place->at),
-                       sp_buffer_plan_rows(&net->impl->mem, v->level), v->c, place->ld,
+                       sp_graph_rows(&net->impl->mem.counts, v->level), v->c, place->ld,
                        elem};
 }
 
@@ -112,10 +112,10 @@ sp_status sp_net_begin(sp_net *net, const sp_batch *batch, bool is_training)
     struct sp_net_impl *impl = net->impl;
     const sp_tensor x = {(float *)batch->features, batch->n, impl->low.value[0].c,
                          impl->low.value[0].c, SP_ELEM_F32};
-    int64_t rows[SP_MAX_LEVELS];
+    const sp_plan_counts counts = sp_plan_count(&batch->plan);
     int32_t *sample_rows;
 
-    assert(batch->n_samples >= 0);
+    assert(batch->n_samples == counts.n_samples);
     assert(batch->plan.n_levels == net->graph->spec.n_levels);
     impl->batch = batch;
     impl->is_training = is_training;
@@ -127,9 +127,7 @@ sp_status sp_net_begin(sp_net *net, const sp_batch *batch, bool is_training)
     for (int b = 0; b <= batch->n_samples; b++)
         sample_rows[b] = b;
     impl->sample_rows = sample_rows;
-    for (int l = 0; l < batch->plan.n_levels; l++)
-        rows[l] = batch->plan.level[l].n;
-    sp_buffer_plan_begin(&impl->mem, rows, batch->n_samples, is_training);
+    sp_buffer_plan_begin(&impl->mem, &counts, is_training);
     SP_TRY(sp_net_reach(net));
     if (impl->mem.value[0].act.range < 0)
         return SP_OK;

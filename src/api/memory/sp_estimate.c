@@ -157,9 +157,7 @@ static int64_t loss_operation(const sp_estimated_run *what, const sp_load *load)
                            .precision = what->backend->precision,
                            .threads = what->n_threads};
 
-    return be.ops->loss_bytes(&be, &rule,
-                              last->level < 0 ? load->plan.n_samples
-                                              : load->plan.voxels[last->level],
+    return be.ops->loss_bytes(&be, &rule, sp_graph_rows(&load->plan, last->level),
                               last->c_out, load->plan.n_samples);
 }
 
@@ -172,15 +170,13 @@ static int64_t operations(const sp_estimated_run *what, const sp_load *load)
     for (int i = 0; i < what->graph->n_nodes; i++) {
         const sp_node *node = &what->graph->node[i];
         const int K = node->kernel * node->kernel * node->kernel;
-        const int64_t rows =
-            node->level < 0 ? load->plan.n_samples : load->plan.voxels[node->level];
         sp_conv_bytes bytes;
 
         if (node->op != SP_OP_CONV)
             continue;
         bytes = what->backend->ops->conv_bytes(
-            what->backend, K, node->c_in, node->c_out, load->plan.n_samples, rows,
-            node->map < 0 ? rows : load->plan.pairs[node->map]);
+            what->backend, K, node->c_in, node->c_out, load->plan.n_samples,
+            sp_graph_rows(&load->plan, node->level), sp_graph_pairs(&load->plan, node));
         most.sums = sp_most(most.sums, bytes.sums);
         if (i == what->graph->n_nodes - 1)
             most.rounded = bytes.rounded;
@@ -244,8 +240,8 @@ void sp_estimate_step(sp_estimator *f, const sp_load *load, int64_t part[SP_PART
         sp_loader_size(&shape, load->plan.n_samples, load->stored,
                        f->is_training ? 0 : load->points + load->context,
                        load->plan.voxels[0], plan.scratch);
-    const sp_buffer_bytes net = sp_buffer_plan_measure(
-        &f->buffers, load->plan.voxels, load->plan.n_samples, f->is_training);
+    const sp_buffer_bytes net =
+        sp_buffer_plan_measure(&f->buffers, &load->plan, f->is_training);
 
     assert(f->n_slots > 0 && load->plan.n_samples >= 0);
     part[SP_ACTIVATIONS] = (int64_t)(net.matrices + net.vectors);

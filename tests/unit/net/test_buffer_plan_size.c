@@ -4,13 +4,13 @@
 #include "net/sp_net_impl.h"
 
 static sp_buffer_bytes size(const sp_lowered *low, const sp_buffer_rules *rules,
-                            const int64_t *voxels, int n_samples, bool is_training)
+                            const sp_plan_counts *counts, bool is_training)
 {
     sp_buffer_bytes bytes;
     CLOSED_BY(sp_buffer_plan_destroy) sp_buffer_plan buffers;
 
     OK(sp_buffer_plan_create(&buffers, low, rules));
-    bytes = sp_buffer_plan_measure(&buffers, voxels, n_samples, is_training);
+    bytes = sp_buffer_plan_measure(&buffers, counts, is_training);
     return bytes;
 }
 
@@ -26,8 +26,9 @@ static void check(const char *layers, expectation e)
                               .is_low_memory = e.is_low_memory,
                               .is_recomputed = e.is_recomputed,
                               .is_exact = e.is_exact};
-    int64_t voxels[SP_MAX_LEVELS] = {0}, confusion[CASE_CLASSES * CASE_CLASSES] = {0};
+    int64_t confusion[CASE_CLASSES * CASE_CLASSES] = {0};
     int32_t prediction[180];
+    sp_plan_counts counts;
     const struct sp_net_impl *impl;
     sp_buffer_rules rules;
     sp_buffer_bytes bytes;
@@ -35,8 +36,7 @@ static void check(const char *layers, expectation e)
 
     case_open(&c, sp_backend_find("cpu"), alone(), layers, &options);
     case_batch(&c, samples, 2);
-    for (int i = 0; i < c.batch.plan.n_levels; i++)
-        voxels[i] = c.batch.plan.level[i].n;
+    counts = sp_plan_count(&c.batch.plan);
     if (e.is_training) {
         case_step(&c, true);
     } else {
@@ -46,7 +46,7 @@ static void check(const char *layers, expectation e)
     impl = c.net.impl;
     rules =
         sp_buffer_rules_of(&c.backend, e.is_low_memory, e.is_recomputed, e.is_exact);
-    bytes = size(&impl->low, &rules, voxels, 2, e.is_training);
+    bytes = size(&impl->low, &rules, &counts, e.is_training);
     assert_int_equal(bytes.matrices, impl->matrices.high);
     if (!e.is_training) /* else the case asks for the loss of an evaluation too */
         assert_int_equal(bytes.vectors, impl->vectors.high);
@@ -74,7 +74,7 @@ TEST(vectors_do_not_shrink_with_the_elements)
         "{ name = \"t\"; op = \"conv_transpose\"; out = 8; kernel = 2; stride = 2; },"
         "{ name = \"f\"; op = \"linear\"; out = 3; },"
         "{ name = \"l\"; op = \"leaky_relu\"; slope = 0.5; }";
-    const int64_t voxels[SP_MAX_LEVELS] = {6400, 1600};
+    const sp_plan_counts counts = {.n_samples = 1, .voxels = {6400, 1600}};
     const sp_buffer_rules rules = {.row_bytes = 16,
                                    .fused_parts = sp_backend_find("cpu")->fused_parts};
     sp_buffer_bytes narrow, wide;
@@ -83,10 +83,10 @@ TEST(vectors_do_not_shrink_with_the_elements)
 
     case_new(&c, layers, NULL, 0);
     OK(sp_lower(&low, &c.graph, true));
-    narrow = size(&low, &rules, voxels, 1, false);
+    narrow = size(&low, &rules, &counts, false);
     sp_lowered_destroy(&low);
     OK(sp_lower(&low, &c.graph, false));
-    wide = size(&low, &rules, voxels, 1, false);
+    wide = size(&low, &rules, &counts, false);
     sp_lowered_destroy(&low);
     assert_int_equal(narrow.vectors, wide.vectors);
     assert_true(wide.vectors >= 1600 * 8 * sizeof(int32_t));
@@ -98,14 +98,14 @@ TEST(vectors_do_not_shrink_with_the_elements)
  * inference. */
 static size_t matrices_of(const char *layers, bool is_training, int64_t n)
 {
-    const int64_t voxels[SP_MAX_LEVELS] = {n};
+    const sp_plan_counts counts = {.n_samples = 1, .voxels = {n}};
     const sp_buffer_rules rules = {.is_low_memory = is_training,
                                    .row_bytes = 1,
                                    .fused_parts = sp_backend_find("cpu")->fused_parts};
     CLOSED_BY(case_close) net_case c;
 
     case_new(&c, layers, NULL, 0);
-    return size(&c.net.impl->low, &rules, voxels, 1, is_training).matrices;
+    return size(&c.net.impl->low, &rules, &counts, is_training).matrices;
 }
 
 /* Inference holds the input and the output of a convolution, and nothing between it and
