@@ -26,8 +26,11 @@
 #ifndef SP_PLAN_H
 #define SP_PLAN_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/sp_arena.h"
 #include "base/sp_rng.h"
-#include "compute/sp_tensor.h"
 
 enum {
     SP_MAX_LEVELS = 12, /* tensor strides 1 .. 2^11 */

@@ -25,7 +25,7 @@
 #ifndef SP_AUGMENT_H
 #define SP_AUGMENT_H
 
-#include "compute/sp_tensor.h"
+#include "base/sp_arena.h"
 #include "data/sp_color.h"
 #include "data/sp_recipe.h"
 #include "deck/sp_deck.h"
@@ -48,7 +48,7 @@ typedef struct sp_augment {
      * NULL. Borrowed. */
     const sp_doubles *range;
     double stored_edge; /* of the shards' voxels, for `range` */
-    bool is_mixed; /* stored rows may have the same coordinates (data/sp_mix.h) */
+    bool is_mixed;      /* stored rows may have the same coordinates (data/sp_mix.h) */
     uint64_t seed, epoch, sample;
     /* The feature columns that move as the voxels do, or NULL. Borrowed. */
     const sp_vectors *vectors;

@@ -1,6 +1,7 @@
 #include "data/sp_color.h"
 
 #include <assert.h>
+#include <string.h>
 #include <strings.h>
 
 #include "base/sp_rng.h"

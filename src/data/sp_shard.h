@@ -11,8 +11,8 @@
 
 #include <stdio.h>
 
+#include "base/sp_arena.h"
 #include "comm/sp_comm.h"
-#include "compute/sp_tensor.h"
 #include "data/sp_costs.h"
 #include "data/sp_recipe.h"
 #include "deck/sp_deck.h"

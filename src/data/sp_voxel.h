@@ -11,8 +11,8 @@
 #ifndef SP_VOXEL_H
 #define SP_VOXEL_H
 
+#include "base/sp_arena.h"
 #include "data/sp_augment.h"
-#include "compute/sp_tensor.h"
 #include "data/sp_shard.h"
 #include "deck/sp_deck.h"
 

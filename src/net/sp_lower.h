@@ -18,6 +18,7 @@
 #ifndef SP_LOWER_H
 #define SP_LOWER_H
 
+#include "compute/sp_tensor.h"
 #include "net/sp_graph.h"
 
 /* The two kinds of a forward pass. An index by bool is_training is one of them. */

@@ -1,6 +1,6 @@
 #include "config.h"
 
-#include "compute/sp_tensor.h"
+#include "base/sp_arena.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -15,7 +15,7 @@ enum { ALIGN = 128, HUGE_PAGE = 2 << 20 };
 #define MIB           ((size_t)1 << 20)
 #define LEAST_RESERVE (64 * MIB)
 
-static double tensor_mib(size_t bytes)
+static double arena_mib(size_t bytes)
 {
     return (double)bytes / (double)MIB;
 }
@@ -42,7 +42,7 @@ sp_status sp_arena_create(sp_arena *arena, size_t reserve, const char *name)
      * them. */
     if (asked > sp_machine_memory())
         return SP_FAIL(SP_EMEM, "arena %s: %.1f MiB asked, the machine has %.1f", name,
-                       tensor_mib(asked), tensor_mib(sp_machine_memory()));
+                       arena_mib(asked), arena_mib(sp_machine_memory()));
     asked = sp_multiple(asked, MIB);
     reserve = asked;
     base = mmap(NULL, reserve, PROT_READ | PROT_WRITE, flags, -1, 0);
@@ -52,7 +52,7 @@ sp_status sp_arena_create(sp_arena *arena, size_t reserve, const char *name)
     }
     if (base == MAP_FAILED)
         return SP_FAIL(SP_EMEM, "arena %s: cannot reserve %.1f MiB of addresses: %s",
-                       name, tensor_mib(asked), strerror(errno));
+                       name, arena_mib(asked), strerror(errno));
     /* Gathers touch rows all over the range; large pages avoid most of their TLB
      * misses. An arena of some kilobytes is in small pages: the system zeroes a page
      * when it is touched, and a run has some twenty arenas. */
@@ -85,8 +85,8 @@ sp_status sp_arena_alloc(sp_arena *arena, size_t bytes, void **out)
     /* The reserved range is a whole number of ALIGN, so rounding up cannot leave it. */
     if (bytes > room)
         return SP_FAIL(SP_EMEM, "arena %s: %.1f MiB asked, %.1f of %.1f MiB in use%s",
-                       arena->name, tensor_mib(bytes), tensor_mib(arena->used),
-                       tensor_mib(arena->reserved),
+                       arena->name, arena_mib(bytes), arena_mib(arena->used),
+                       arena_mib(arena->reserved),
                        sp_machine_address_space() == SIZE_MAX
                            ? ""
                            : "; ulimit -v or -d bounds the addresses of this process");

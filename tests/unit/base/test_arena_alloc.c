@@ -8,8 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/sp_arena.h"
 #include "base/sp_machine.h"
-#include "compute/sp_tensor.h"
 #include "fixtures/wrapped.h"
 
 #define MIB ((size_t)1 << 20)
