@@ -69,8 +69,18 @@ static sp_status api_metrics_reduce(sp_training *t)
 
 /* ---- the pass ---- */
 
-static sp_status training_evaluate_batch(sp_training *t, const sp_batch *batch)
+/* A pass over the validation data on this rank. */
+typedef struct training_pass {
+    sp_training *training;
+    int64_t n_done; /* samples of all ranks */
+} training_pass;
+
+static sp_status training_evaluate_batch(void *arg, const sp_batch *batch)
 {
+    training_pass *p = arg;
+    sp_training *t = p->training;
+    const sp_hooks *hooks = &t->options.hooks;
+    const sp_dataset *set = &t->data.val;
     sp_metrics *m = &t->metrics;
     sp_net_loss_out out = {.exact = m->exact};
     int32_t *prediction;
@@ -79,42 +89,15 @@ static sp_status training_evaluate_batch(sp_training *t, const sp_batch *batch)
     SP_TRY(SP_ALLOC(&t->scratch, batch->n + 1, &prediction));
     SP_TRY(sp_net_forward(&t->network.net, batch, false, NULL));
     SP_TRY(sp_net_loss(&t->network.net, batch, &out, m->confusion, prediction));
-    SP_TRY(sp_evaluator_check(&t->network, &t->data.val, batch, prediction));
+    SP_TRY(sp_evaluator_check(&t->network, set, batch, prediction));
     m->n_samples += batch->n_samples;
-    return api_metrics_add(t, batch);
-}
-
-static void report_progress(const sp_training *t, int64_t done)
-{
-    const sp_hooks *hooks = &t->options.hooks;
-
+    SP_TRY(api_metrics_add(t, batch));
+    if (batch->micro < batch->n_micro - 1)
+        return SP_OK;
+    p->n_done += batch->step_samples;
     if (hooks->progress)
-        hooks->progress(hooks->arg, "evaluating", done, t->data.val.n_samples);
-}
-
-/* The batches of this rank. */
-static sp_status training_evaluate_all(sp_training *t)
-{
-    sp_loader *loader = t->evaluator.val.loader;
-    int64_t n_done = 0;
-    sp_batch *batch;
-    sp_status rc;
-
-    SP_TRY(sp_loader_seek(loader, (sp_position){0, 0}));
-    for (;;) {
-        rc = sp_loader_next(loader, &batch, NULL);
-        if (rc == SP_OK && !batch)
-            return SP_OK;
-        if (rc == SP_OK)
-            rc = training_evaluate_batch(t, batch);
-        if (rc == SP_EMEM)
-            rc = sp_budgets_explain(&t->budgets, &t->budgets.eval, batch->sample_id,
-                                    batch->n_samples);
-        SP_TRY(rc);
-        if (batch->micro == batch->n_micro - 1)
-            report_progress(t, n_done += batch->step_samples);
-        SP_TRY(sp_loader_recycle(loader, batch));
-    }
+        hooks->progress(hooks->arg, "evaluating", p->n_done, set->n_samples);
+    return SP_OK;
 }
 
 static void fill_scores(sp_training *t, sp_scores *scores)
@@ -140,6 +123,7 @@ static sp_status training_evaluate(sp_training *t)
 {
     sp_net *net = &t->network.net;
     sp_comm *comm = t->options.comm;
+    training_pass p = {.training = t};
     sp_status rc;
 
     if (!t->validation)
@@ -148,7 +132,8 @@ static sp_status training_evaluate(sp_training *t)
     sp_metrics_zero(&t->metrics);
     api_metrics_zero(&t->own);
     sp_net_lend(net, &t->learner.buckets);
-    rc = sp_comm_agree(comm, training_evaluate_all(t));
+    rc = sp_comm_agree(comm, sp_evaluator_run(&t->evaluator, &t->evaluator.val,
+                                              training_evaluate_batch, &p));
     sp_net_lend(net, NULL);
     if (rc == SP_OK)
         rc = sp_metrics_reduce(&t->metrics, comm);

@@ -206,6 +206,41 @@ sp_status sp_evaluator_open_sets(sp_evaluator *e, const sp_data_sets *data)
     return sp_comm_agree(e->comm, rc);
 }
 
+sp_status sp_evaluator_next(const sp_evaluator *e, const sp_evaluation *of,
+                            sp_batch **batch, sp_evaluator_work *work, void *arg)
+{
+    sp_status rc;
+
+    assert(batch && work);
+    if (e->on_part)
+        e->on_part(e->arg, true);
+    rc = sp_loader_next(of->loader, batch, NULL);
+    if (rc == SP_OK && !*batch)
+        return SP_OK;
+    if (e->on_part)
+        e->on_part(e->arg, false);
+    if (rc == SP_OK)
+        rc = work(arg, *batch);
+    if (rc == SP_EMEM)
+        rc = sp_budgets_explain(e->budgets, sp_budgets_eval(e->budgets, of->set),
+                                (*batch)->sample_id, (*batch)->n_samples);
+    return rc;
+}
+
+sp_status sp_evaluator_run(const sp_evaluator *e, const sp_evaluation *of,
+                           sp_evaluator_work *work, void *arg)
+{
+    sp_batch *batch;
+
+    SP_TRY(sp_loader_seek(of->loader, (sp_position){0, 0}));
+    for (;;) {
+        SP_TRY(sp_evaluator_next(e, of, &batch, work, arg));
+        if (!batch)
+            return SP_OK;
+        SP_TRY(sp_loader_recycle(of->loader, batch));
+    }
+}
+
 void sp_evaluator_close(sp_evaluator *e)
 {
     end_loaders(e, NULL); /* first, since their threads read nearly all objects */

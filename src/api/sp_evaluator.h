@@ -28,6 +28,9 @@ typedef struct sp_evaluator {
     const sp_buckets *buckets;  /* a training's, which lend memory; NULL: no training */
     struct sp_members *members; /* models that are averaged with this one; or NULL */
     bool is_predicting; /* logits of stored voxels are kept until they are written */
+    /* Told that this rank begins to read a batch, or to compute with it; or NULL. */
+    void (*on_part)(void *arg, bool is_reading);
+    void *arg;
 
     int64_t merging_bytes; /* memory of points that wait for their other blocks */
     sp_evaluation val;
@@ -54,6 +57,16 @@ sp_status sp_evaluator_turn_to(sp_evaluator *evaluator, sp_evaluation *evaluatio
  * prediction: [batch->n], from sp_net_loss. Local. */
 sp_status sp_evaluator_check(const sp_network *network, const sp_dataset *set,
                              const sp_batch *batch, const int32_t *prediction);
+typedef sp_status sp_evaluator_work(void *arg, const sp_batch *batch);
+/* Takes the next batch of a pass and does the work on it; *batch NULL: that was all. A
+ * batch that memory does not suffice for is explained (SP_EMEM). Local. */
+sp_status sp_evaluator_next(const sp_evaluator *evaluator,
+                            const sp_evaluation *evaluation, sp_batch **batch,
+                            sp_evaluator_work *work, void *arg);
+/* Does the work on every batch of a pass. Local. */
+sp_status sp_evaluator_run(const sp_evaluator *evaluator,
+                           const sp_evaluation *evaluation, sp_evaluator_work *work,
+                           void *arg);
 /* Checks that the blocks of data.val and of data.val_sets can be merged if eval.merge
  * asks for it, and measures the memory of waiting points. Local. SP_EDATA as above. */
 sp_status sp_evaluator_measure_merging(sp_evaluator *evaluator,

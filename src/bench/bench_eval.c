@@ -38,6 +38,7 @@ static sp_status eval_open_evaluation(evaluation *e)
         return SP_FAIL(SP_EUSAGE, "--training: expected one rank, found %d",
                        comm->size);
     sp_evaluator_begin(evaluator, config, comm, network, &e->budgets);
+    sp_evaluate_watch(evaluator, &e->session);
     SP_TRY(sp_session_open(&e->session, &e->b->options->command, false));
     SP_TRY(sp_session_open_device(&e->session, &e->device));
     SP_TRY(sp_session_open_data(&e->session, &e->data, network, false, true));
@@ -98,17 +99,8 @@ static sp_status time_batch(void *arg, const sp_batch *batch)
 static sp_status run_split(void *arg)
 {
     evaluation *e = arg;
-    sp_loader *loader = e->evaluator.val.loader;
-    sp_batch *batch = NULL;
 
-    SP_TRY(sp_loader_seek(loader, (sp_position){0, 0}));
-    for (;;) {
-        SP_TRY(sp_evaluate_next(&e->session, &e->evaluator, &e->evaluator.val, &batch,
-                                time_batch, e));
-        if (!batch)
-            return SP_OK;
-        SP_TRY(sp_loader_recycle(loader, batch));
-    }
+    return sp_evaluator_run(&e->evaluator, &e->evaluator.val, time_batch, e);
 }
 
 /* One pass by time_batch. Ends all ranks if it fails on one. */

@@ -222,6 +222,7 @@ static sp_status calibrate_batch(void *arg, const sp_batch *batch)
     char what[SP_ERROR_MESSAGE / 2] = "";
     sp_net_rows rows;
 
+    SP_TRY(sp_signal_check());
     sp_arena_reset(&p->arena);
     f->n = 0;
     SP_TRY(sp_net_forward(net, batch, false, NULL));
@@ -248,21 +249,11 @@ static sp_status calibrate_batch(void *arg, const sp_batch *batch)
 
 static sp_status calibrate_all(void *arg)
 {
-    calibration_pass *p = arg;
+    const calibration_pass *p = arg;
     const sp_evaluator *e = &p->infer->evaluator;
-    sp_loader *loader = e->val.loader;
-    sp_batch *batch = NULL;
-    sp_status rc = sp_loader_seek(loader, (sp_position){0, 0});
+    const sp_status rc = sp_evaluator_run(e, &e->val, calibrate_batch, arg);
 
-    while (rc == SP_OK && sp_signal_received() == 0) {
-        rc = sp_evaluate_next(&p->infer->session, e, &e->val, &batch, calibrate_batch,
-                              p);
-        if (rc == SP_OK && !batch)
-            break;
-        if (rc == SP_OK)
-            rc = sp_loader_recycle(loader, batch);
-    }
-    return rc;
+    return rc == SP_ELIMIT ? SP_OK : rc; /* agreed on afterwards */
 }
 
 /* Sums n whole numbers over the ranks. */

@@ -139,35 +139,21 @@ static void show(pass *p, const sp_batch *batch)
                        sp_metrics_miou(m->confusion, m->n_classes));
 }
 
-sp_status sp_evaluate_next(sp_session *s, const sp_evaluator *e,
-                           const sp_evaluation *of, sp_batch **batch,
-                           sp_evaluate_work *work, void *arg)
+static void evaluate_beat(void *session, bool is_reading)
 {
-    sp_status rc;
-
-    assert(batch && work);
-    sp_session_beat(s, SP_PHASE_READ);
-    rc = sp_loader_next(of->loader, batch, NULL);
-    if (rc == SP_OK && !*batch)
-        return SP_OK;
-    sp_session_beat(s, SP_PHASE_EVAL);
-    if (rc == SP_OK)
-        rc = work(arg, *batch);
-    if (rc == SP_EMEM)
-        rc = sp_budgets_explain(e->budgets, sp_budgets_eval(e->budgets, of->set),
-                                (*batch)->sample_id, (*batch)->n_samples);
-    return rc;
+    sp_session_beat(session, is_reading ? SP_PHASE_READ : SP_PHASE_EVAL);
 }
 
-/* Evaluates the next batch; *batch NULL: that was all. */
-static sp_status evaluate_next(pass *p, sp_batch **batch)
+void sp_evaluate_watch(sp_evaluator *e, sp_session *session)
 {
-    if (p->check_stop)
-        SP_TRY(p->check_stop(p->arg));
-    SP_TRY(sp_evaluate_next(p->session, p->evaluator, p->of, batch,
-                            train_evaluate_batch, p));
-    if (*batch)
-        show(p, *batch);
+    e->on_part = evaluate_beat;
+    e->arg = session;
+}
+
+static sp_status evaluate_and_show(void *arg, const sp_batch *batch)
+{
+    SP_TRY(train_evaluate_batch(arg, batch));
+    show(arg, batch);
     return SP_OK;
 }
 
@@ -176,21 +162,12 @@ static sp_status evaluate_next(pass *p, sp_batch **batch)
 static sp_status train_evaluate_all(void *arg)
 {
     pass *p = arg;
-    sp_batch *batch = NULL;
-    sp_status rc = sp_loader_seek(p->of->loader, (sp_position){0, 0});
+    const sp_status rc = sp_evaluator_run(p->evaluator, p->of, evaluate_and_show, p);
 
-    while (rc == SP_OK) {
-        rc = evaluate_next(p, &batch);
-        if (rc == SP_OK && !batch)
-            break;
-        if (rc == SP_OK)
-            rc = sp_loader_recycle(p->of->loader, batch);
-    }
-    if (rc == SP_ENUMERIC || rc == SP_ELIMIT) {
-        p->found = rc;
-        return SP_OK;
-    }
-    return rc;
+    if (rc != SP_ENUMERIC && rc != SP_ELIMIT)
+        return rc;
+    p->found = rc;
+    return SP_OK;
 }
 
 /* The pass that merges blocks: ranks meet after each micro-batch and agree on failures
@@ -202,7 +179,7 @@ static sp_status evaluate_merged(pass *p)
 
     for (;;) {
         if (rc == SP_OK)
-            rc = evaluate_next(p, &batch);
+            rc = sp_evaluator_next(p->evaluator, p->of, &batch, evaluate_and_show, p);
         SP_TRY(sp_comm_agree(p->evaluator->comm, rc));
         if (!batch)
             return SP_OK;

@@ -9,13 +9,9 @@ struct sp_evaluation; /* api/sp_evaluator.h */
 struct sp_evaluator;
 struct sp_session; /* train/sp_session.h */
 
-typedef sp_status sp_evaluate_work(void *arg, const struct sp_batch *batch);
-/* Takes the next batch of an evaluation and does the work on it; *batch NULL:
- * that was all. A batch that memory does not suffice for is explained (SP_EMEM). Local. */
-sp_status sp_evaluate_next(struct sp_session *session,
-                           const struct sp_evaluator *evaluator,
-                           const struct sp_evaluation *evaluation,
-                           struct sp_batch **batch, sp_evaluate_work *work, void *arg);
+/* Has the phases of this rank in the evaluator's passes recorded by the session
+ * (sp_session_beat). Local. */
+void sp_evaluate_watch(struct sp_evaluator *evaluator, struct sp_session *session);
 /* The matrices that a pass of this evaluation, which is open, fills: a sum of
  * sp_metrics_part for sp_metrics_create. Local. */
 int sp_evaluate_parts(const struct sp_evaluator *evaluator,

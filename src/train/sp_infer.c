@@ -11,6 +11,7 @@
 #include "api/sp_memory.h"
 #include "base/sp_log.h"
 #include "h5/sp_h5.h"
+#include "train/sp_evaluate.h"
 #include "train/sp_members.h"
 #include "weights/sp_packed.h"
 
@@ -327,13 +328,14 @@ static sp_status infer_open_member_nets(sp_infer *infer)
 
 static sp_status infer_open_evaluator(sp_infer *infer)
 {
-    const sp_session *s = &infer->session;
+    sp_session *s = &infer->session;
     const sp_data_sets *data = &infer->data;
     sp_evaluator *e = &infer->evaluator;
 
     sp_evaluator_begin(e, s->config, s->comm, &infer->network, &infer->budgets);
     e->members = infer->members;
     e->is_predicting = strcmp(s->command->name, "predict") == 0;
+    sp_evaluate_watch(e, s);
     SP_TRY(sp_evaluator_open(e, data));
     if (data->n_val_sets > 0)
         SP_TRY(sp_evaluator_open_sets(e, data));

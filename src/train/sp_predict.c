@@ -241,7 +241,7 @@ static sp_status predict_batches(sp_predictor *p, sp_progress *progress)
         if (rc == SP_OK)
             rc = sp_signal_check();
         if (rc == SP_OK)
-            rc = sp_evaluate_next(s, e, &e->val, &batch, predict_batch, p);
+            rc = sp_evaluator_next(e, &e->val, &batch, predict_batch, p);
         SP_TRY(sp_comm_agree(s->comm, rc));
         if (!batch)
             return SP_OK;

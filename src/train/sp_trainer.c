@@ -48,6 +48,7 @@ static sp_status trainer_open_parts(sp_trainer *t)
     sp_learner_begin(learner, config, &data->train, network, &t->budgets);
     sp_evaluator_begin(&t->evaluator, config, comm, network, &t->budgets);
     t->evaluator.buckets = &learner->buckets;
+    sp_evaluate_watch(&t->evaluator, &t->session);
     SP_TRY(sp_session_open_device(&t->session, device));
     SP_TRY(sp_device_open_transport(device));
     sp_output_machine(device);
