@@ -82,7 +82,7 @@ static void slot_warn_of_empty(const loader_filler *f, int64_t id, const char *k
     const sp_dataset *set = f->options->set;
     const sp_shard *shard = &set->shard[sp_dataset_shard_of(set, id)];
 
-    if (!__atomic_exchange_n(f->has_warned, true, __ATOMIC_RELAXED))
+    if (f->has_warned && !__atomic_exchange_n(f->has_warned, true, __ATOMIC_RELAXED))
         sp_log_warn("sample %lld of %s has no voxel within %s: %s (reported once)",
                     (long long)(id - shard->first_sample), shard->path, key,
                     what_follows);
@@ -169,7 +169,7 @@ static void slot_ignore_outside(const loader_filler *f, sp_sample *s,
     for (int64_t i = 0; i < s->n_points; i++)
         if (voxels->row_of[s->point_voxel[i]] < 0)
             s->point_labels[i] = SP_IGNORE;
-    if (voxels->n == 0 && f->has_warned)
+    if (voxels->n == 0)
         slot_warn_of_empty(f, s->id, "eval.range", "nothing of it is evaluated");
 }
 

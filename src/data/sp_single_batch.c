@@ -97,3 +97,47 @@ sp_status sp_single_batch_recycle(sp_single_batch *s)
     s->slot.state = SLOT_FREE;
     return be->ops->arena_pass(be, &s->slot.device, SP_USE_END);
 }
+
+/* Half of the room is for the plan, half for what planning needs meanwhile. */
+static sp_status count_in(loader_filler *filler, loader_slot *slot, int64_t room)
+{
+    const sp_loader_options *o = filler->options;
+
+    SP_TRY(sp_voxel_factor(o->config, o->set, &filler->factor));
+    SP_TRY(sp_arena_create(&slot->device, (size_t)room / 2, "foreseen plan"));
+    SP_TRY(
+        sp_arena_create(&filler->scratch, (size_t)room / 2, "foreseen plan's scratch"));
+    SP_TRY(sp_loader_slot_voxelize(filler, slot));
+    return o->backend->ops->plan_build(o->backend, o->spec, filler->all.coords,
+                                       filler->all.sample_row, 1, &slot->device,
+                                       &slot->batch.plan);
+}
+
+sp_status sp_single_batch_count(const sp_loader_options *options, sp_sample stored[2],
+                                sp_mix *mix, int64_t epoch, int64_t room,
+                                sp_plan_counts *counts)
+{
+    const int n_reads = mix ? 2 : 1;
+    int partner = 1;
+    bool *is_pasted = NULL;
+    loader_filler filler = {.options = options};
+    loader_slot slot = {.state = SLOT_READING,
+                        .batch = {.epoch = epoch, .n_samples = 1, .n_reads = n_reads},
+                        .sample_id = &stored[0].id,
+                        .mix = mix,
+                        .partner = &partner,
+                        .n_read = n_reads,
+                        .sample = stored};
+    sp_status rc =
+        mix ? sp_mix_classes(options->config, options->set, &is_pasted) : SP_OK;
+
+    assert(options->backend->ops->is_host && room >= 0);
+    filler.is_pasted = is_pasted;
+    if (rc == SP_OK)
+        rc = count_in(&filler, &slot, room);
+    *counts = sp_plan_count(&slot.batch.plan);
+    sp_arena_destroy(&slot.device);
+    sp_arena_destroy(&filler.scratch);
+    free(is_pasted);
+    return rc;
+}

@@ -10,6 +10,7 @@
 #define SP_SINGLE_BATCH_H
 
 #include "data/sp_loader.h"
+#include "data/sp_mix.h"
 #include "data/sp_voxel.h"
 
 typedef struct sp_single_batch sp_single_batch;
@@ -29,5 +30,15 @@ sp_status sp_single_batch_fill(sp_single_batch *single, const sp_sample *sample,
 /* Gives the filled batch to the thread that computes on it, and takes it back. */
 sp_status sp_single_batch_use(sp_single_batch *single, sp_batch **batch);
 sp_status sp_single_batch_recycle(sp_single_batch *single);
+
+/* Plans a sample as a loader of these options does in that epoch, and counts the plan.
+ * Of the options it uses set, config, spec, backend (of the host), n_columns,
+ * is_training and range.
+ *   stored  the sample and, with a mix (else NULL), its partner; crops shorten them
+ *   room    most bytes of the plan and of what planning needs meanwhile; 0: no bound
+ * Local. SP_EDATA, SP_EMEM; *counts is written in any case. */
+sp_status sp_single_batch_count(const sp_loader_options *options, sp_sample stored[2],
+                                sp_mix *mix, int64_t epoch, int64_t room,
+                                sp_plan_counts *counts);
 
 #endif

@@ -2,16 +2,14 @@
 
 #include <assert.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/sp_exact.h"
 #include "base/sp_machine.h"
 #include "base/sp_number.h"
-#include "data/sp_crop.h"
 #include "data/sp_mix.h"
 #include "data/sp_paste.h"
-#include "data/sp_voxel.h"
+#include "data/sp_single_batch.h"
 #include "net/sp_fixed.h"
 #include "net/sp_net.h"
 #include "net/sp_optim_state.h"
@@ -261,75 +259,6 @@ void sp_estimate_step(sp_estimator *f, const sp_load *load, int64_t part[SP_PART
 
 /* ---- the plan of a sample ---- */
 
-/* Crops both samples as the loader does. */
-static sp_status estimate_crop(const sp_estimated_run *what, const sp_dataset *set,
-                               sp_sample stored[2], const sp_planned *of,
-                               sp_arena *arena)
-{
-    const uint64_t seed = (uint64_t)what->config->train.seed;
-
-    if (of->epoch < 0 || !sp_crop_is_on(what->config))
-        return SP_OK;
-    for (int i = 0; i < 2; i++) {
-        const sp_crop drawn =
-            sp_crop_draw(what->config, i ? sp_mix_partner_seed(seed) : seed,
-                         (uint64_t)of->epoch, of->sample);
-
-        if (stored[i].n)
-            SP_TRY(sp_crop_apply(what->config, &drawn, set->voxel_size, what->n_columns,
-                                 arena, &stored[i]));
-    }
-    return SP_OK;
-}
-
-/* Voxelizes stored[0], mixed with stored[1] if that is a partner with voxels. */
-static sp_status estimate_voxelize(const sp_estimated_run *what, const sp_dataset *set,
-                                   const sp_sample stored[2], const sp_planned *of,
-                                   sp_arena *arena, sp_voxels *voxels)
-{
-    sp_mixer mixer = {.config = what->config,
-                      .set = set,
-                      .factor = what->factor,
-                      .n_columns = what->n_columns};
-    sp_augment augment = sp_augment_none();
-    bool *is_pasted;
-    sp_mix mix;
-    sp_status rc;
-
-    if (of->epoch >= 0)
-        augment = sp_augment_draw(what->config, set->has_subvoxel,
-                                  (uint64_t)what->config->train.seed,
-                                  (uint64_t)of->epoch, of->sample);
-    augment.range = of->is_in_range ? &what->config->eval.range : NULL;
-    augment.stored_edge = set->voxel_size;
-    if (of->partner < 0 || stored[1].n == 0)
-        return sp_voxelize(&stored[0], &augment, what->factor, what->n_columns, NULL,
-                           NULL, arena, voxels);
-    SP_TRY(sp_mix_classes(what->config, set, &is_pasted));
-    mixer.is_pasted = is_pasted;
-    mix = sp_mix_draw_always(what->config, set->has_subvoxel, set->n_samples,
-                             (uint64_t)of->epoch, of->sample);
-    rc = sp_mix_voxelize(&mixer, &mix, &stored[0], &stored[1], arena, voxels);
-    free(is_pasted);
-    return rc;
-}
-
-static sp_status plan_sample(const sp_estimated_run *what, const sp_dataset *set,
-                             sp_sample stored[2], const sp_planned *of, sp_arena *arena,
-                             sp_plan *plan)
-{
-    sp_backend host = {.ops = sp_backend_find("cpu")};
-    int32_t row[2] = {0, 0};
-    sp_voxels voxels = {0};
-
-    SP_TRY(estimate_crop(what, set, stored, of, arena));
-    if (stored[0].n)
-        SP_TRY(estimate_voxelize(what, set, stored, of, arena, &voxels));
-    row[1] = voxels.n;
-    return host.ops->plan_build(&host, &what->graph->spec, voxels.coords, row, 1, arena,
-                                plan);
-}
-
 int64_t sp_estimate_partner(const sp_estimated_run *what, const sp_dataset *set,
                             int64_t sample, int64_t epoch)
 {
@@ -352,33 +281,31 @@ sp_status sp_estimate_load(const sp_estimated_run *what, const sp_dataset *set,
 {
     const sp_sample_request request = {.columns = what->columns,
                                        .n_columns = what->n_columns};
-    sp_arena arena = {0}, scratch = {0};
+    sp_backend host = {.ops = sp_backend_find("cpu")};
+    const sp_loader_options options = {
+        .set = set,
+        .config = what->config,
+        .spec = &what->graph->spec,
+        .backend = &host,
+        .n_columns = what->n_columns,
+        .is_training = of->epoch >= 0,
+        .range = of->is_in_range ? &what->config->eval.range : NULL};
     sp_sample stored[2] = {{0}, {0}};
-    sp_plan plan = {0};
-    int64_t n_stored;
-    sp_status rc;
+    sp_mix mix;
+    sp_status rc = sp_sample_read(set, of->sample, &request, &stored[0]);
 
-    assert(room >= 0 && 0 <= of->sample && of->sample < set->n_samples);
-    /* Half of the room is for the plan, half for what planning needs meanwhile. */
-    rc = sp_arena_create(&arena, (size_t)room / 2, "foreseen plan");
-    if (rc == SP_OK)
-        rc = sp_arena_create(&scratch, (size_t)room / 2, "foreseen plan's scratch");
-    arena.scratch = &scratch;
-    if (rc == SP_OK)
-        rc = sp_sample_read(set, of->sample, &request, &stored[0]);
-    if (rc == SP_OK && of->partner >= 0)
+    *load = (sp_load){.points = sp_dataset_points(set, of->sample)};
+    if (rc == SP_OK && of->partner >= 0) {
+        mix = sp_mix_draw_always(what->config, set->has_subvoxel, set->n_samples,
+                                 (uint64_t)of->epoch, of->sample);
         rc = sp_sample_read(set, of->partner, &request, &stored[1]);
-    n_stored = stored[0].n + stored[1].n;
-    if (rc == SP_OK)
-        rc = plan_sample(what, set, stored, of, &arena, &plan);
-    *load = (sp_load){.plan = sp_plan_count(&plan), .stored = n_stored};
-    load->plan.n_samples = 1; /* also of a sample that was not planned */
-    load->points = stored[0].n_points;
-    if (set->has_points)
-        load->points = sp_dataset_points(set, of->sample);
+    }
+    load->stored = stored[0].n + stored[1].n;
     load->context = sp_estimate_context(what, set, of->sample);
-    sp_arena_destroy(&arena);
-    sp_arena_destroy(&scratch);
+    if (rc == SP_OK)
+        rc = sp_single_batch_count(&options, stored, of->partner < 0 ? NULL : &mix,
+                                   of->epoch, room, &load->plan);
+    load->plan.n_samples = 1; /* also of a sample that was not planned */
     sp_sample_destroy(&stored[0]);
     sp_sample_destroy(&stored[1]);
     return rc;
