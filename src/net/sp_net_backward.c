@@ -248,63 +248,13 @@ static sp_status begin_sum(sp_net *net, const sp_lower_step *step, sp_grad_route
                                        sp_elem_bytes(dx->elem));
 }
 
-static sp_status net_backward_pool(sp_net *net, int s, sp_tensor dy, sp_tensor dx)
-{
-    const sp_lower_step *step = &net->impl->low.step[s];
-    const sp_node *node = &net->graph->node[step->layer];
-    const sp_pool_args args = {.map = &net->impl->batch->plan.map[node->map],
-                               .is_max = step->op == SP_OP_MAX_POOL,
-                               .argmax = sp_net_argmax(net, s),
-                               .dy = dy,
-                               .dx = dx};
-
-    return net->backend->ops->pool_grad(net->backend, &args);
-}
-
-static sp_status net_backward_interpolate(sp_net *net, int s, sp_tensor dy,
-                                          sp_tensor dx)
-{
-    sp_interpolate_args args = sp_net_interpolate_args(net, s);
-
-    args.dy = dy;
-    args.dx = dx;
-    return net->backend->ops->interpolate_grad(net->backend, &args);
-}
-
-static sp_status net_backward_global_pool(sp_net *net, int s, sp_tensor dy,
-                                          sp_tensor dx)
-{
-    const int level = net->impl->low.value[net->impl->low.step[s].in[0]].level;
-
-    return net->backend->ops->global_pool_grad(
-        net->backend, dy, sp_net_sample_row(net, level), net->impl->batch->n_samples,
-        sp_net_argmax(net, s), dx);
-}
-
-static sp_status broadcast(sp_net *net, const sp_lower_step *step, sp_tensor dy,
-                           sp_tensor dx)
-{
-    const int level = net->impl->low.value[step->out].level;
-
-    return net->backend->ops->broadcast_grad(net->backend, dy,
-                                             sp_net_sample_row(net, level),
-                                             net->impl->batch->n_samples, dx);
-}
-
 /* The backward pass of pools and broadcasts, which adds to the input's gradient. */
 static sp_status add_up(sp_net *net, int s, sp_grad_route route, sp_tensor dy)
 {
-    const sp_lower_step *step = &net->impl->low.step[s];
     sp_tensor dx;
 
-    SP_TRY(begin_sum(net, step, route, &dx));
-    if (step->op == SP_OP_BROADCAST)
-        return broadcast(net, step, dy, dx);
-    if (step->op == SP_OP_MAX_POOL || step->op == SP_OP_AVG_POOL)
-        return net_backward_pool(net, s, dy, dx);
-    if (step->op == SP_OP_INTERPOLATE)
-        return net_backward_interpolate(net, s, dy, dx);
-    return net_backward_global_pool(net, s, dy, dx);
+    SP_TRY(begin_sum(net, &net->impl->low.step[s], route, &dx));
+    return sp_net_resample(net, s, dx, dy, true);
 }
 
 /* Writes the output of a step again, for sp_buffer_plan_restore: a norm's with the

@@ -184,54 +184,71 @@ sp_status sp_net_dropout(sp_net *net, const sp_lower_step *step, sp_tensor x,
     return net->backend->ops->dropout(net->backend, &args);
 }
 
-sp_interpolate_args sp_net_interpolate_args(const sp_net *net, int s)
+static sp_status net_pool(sp_net *net, int s, sp_tensor x, sp_tensor y,
+                          bool is_backward)
 {
+    const sp_backend_ops *ops = net->backend->ops;
+    const sp_lower_step *step = &net->impl->low.step[s];
+    const sp_pool_args args = {
+        .map = &net->impl->batch->plan.map[net->graph->node[step->layer].map],
+        .is_max = step->op == SP_OP_MAX_POOL,
+        .x = x,
+        .y = y,
+        .argmax = sp_net_argmax(net, s),
+        .dx = x,
+        .dy = y};
+
+    return (is_backward ? ops->pool_grad : ops->pool)(net->backend, &args);
+}
+
+static sp_status net_interpolate(sp_net *net, int s, sp_tensor x, sp_tensor y,
+                                 bool is_backward)
+{
+    const sp_backend_ops *ops = net->backend->ops;
     const sp_lowered *low = &net->impl->low;
     const sp_plan *plan = &net->impl->batch->plan;
     const int fine = low->value[low->step[s].out].level;
-
-    return (sp_interpolate_args){
+    const sp_interpolate_args args = {
         .map = &plan->map[net->graph->node[low->step[s].layer].map],
         .level = &plan->level[fine],
-        .steps = low->value[low->step[s].in[0]].level - fine};
+        .steps = low->value[low->step[s].in[0]].level - fine,
+        .x = x,
+        .y = y,
+        .dx = x,
+        .dy = y};
+
+    return (is_backward ? ops->interpolate_grad : ops->interpolate)(net->backend,
+                                                                    &args);
 }
 
-static sp_status net_forward_pool(sp_net *net, int s, sp_tensor x, sp_tensor y)
+/* A global pool has the samples of its input, a broadcast the samples of its output. */
+sp_status sp_net_resample(sp_net *net, int s, sp_tensor x, sp_tensor y,
+                          bool is_backward)
 {
+    sp_backend *be = net->backend;
     const sp_lower_step *step = &net->impl->low.step[s];
-    const sp_node *node = &net->graph->node[step->layer];
-    const sp_pool_args args = {.map = &net->impl->batch->plan.map[node->map],
-                               .is_max = step->op == SP_OP_MAX_POOL,
-                               .x = x,
-                               .y = y,
-                               .argmax = sp_net_argmax(net, s)};
+    const bool is_broadcast = step->op == SP_OP_BROADCAST;
+    const int n = net->impl->batch->n_samples;
+    const int32_t *row;
 
-    return net->backend->ops->pool(net->backend, &args);
-}
-
-static sp_status net_forward_interpolate(sp_net *net, int s, sp_tensor x, sp_tensor y)
-{
-    sp_interpolate_args args = sp_net_interpolate_args(net, s);
-
-    args.x = x;
-    args.y = y;
-    return net->backend->ops->interpolate(net->backend, &args);
-}
-
-static sp_status net_forward_global_pool(sp_net *net, int s, sp_tensor x, sp_tensor y)
-{
-    const int level = net->impl->low.value[net->impl->low.step[s].in[0]].level;
-
-    return net->backend->ops->global_pool(
-        net->backend, x, sp_net_sample_row(net, level), net->impl->batch->n_samples,
-        sp_net_argmax(net, s), y);
+    if (step->op == SP_OP_MAX_POOL || step->op == SP_OP_AVG_POOL)
+        return net_pool(net, s, x, y, is_backward);
+    if (step->op == SP_OP_INTERPOLATE)
+        return net_interpolate(net, s, x, y, is_backward);
+    row = sp_net_sample_row(
+        net, net->impl->low.value[is_broadcast ? step->out : step->in[0]].level);
+    if (is_broadcast)
+        return is_backward ? be->ops->broadcast_grad(be, y, row, n, x)
+                           : be->ops->broadcast(be, x, row, n, y);
+    if (is_backward)
+        return be->ops->global_pool_grad(be, y, row, n, sp_net_argmax(net, s), x);
+    return be->ops->global_pool(be, x, row, n, sp_net_argmax(net, s), y);
 }
 
 sp_status sp_net_run_step(sp_net *net, int s)
 {
     const sp_backend_ops *ops = net->backend->ops;
-    const struct sp_net_impl *impl = net->impl;
-    const sp_lower_step *step = &impl->low.step[s];
+    const sp_lower_step *step = &net->impl->low.step[s];
     const sp_tensor x = sp_net_act(net, step->in[0]), y = sp_net_act(net, step->out);
 
     switch (step->op) {
@@ -250,16 +267,11 @@ sp_status sp_net_run_step(sp_net *net, int s)
                                       : copy(net, x, y);
     case SP_OP_MAX_POOL:
     case SP_OP_AVG_POOL:
-        return net_forward_pool(net, s, x, y);
     case SP_OP_INTERPOLATE:
-        return net_forward_interpolate(net, s, x, y);
     case SP_OP_GLOBAL_AVG_POOL:
     case SP_OP_GLOBAL_MAX_POOL:
-        return net_forward_global_pool(net, s, x, y);
     case SP_OP_BROADCAST:
-        return ops->broadcast(net->backend, x,
-                              sp_net_sample_row(net, impl->low.value[step->out].level),
-                              impl->batch->n_samples, y);
+        return sp_net_resample(net, s, x, y, false);
     }
     return SP_OK;
 }

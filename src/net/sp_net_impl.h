@@ -91,8 +91,10 @@ sp_tensor sp_net_grad(const sp_net *net, int value);
 double *sp_net_sums(const sp_net *net, int value);
 /* The arg max of a pooling step; NULL if it has no arg max. */
 int32_t *sp_net_argmax(const sp_net *net, int step);
-/* Map and levels of a step that interpolates; the tensors are the caller's. */
-sp_interpolate_args sp_net_interpolate_args(const sp_net *net, int step);
+/* Runs a pool, an interpolation or a broadcast, from x to y; backward it adds to the
+ * gradient x what that of y gives. */
+sp_status sp_net_resample(sp_net *net, int step, sp_tensor x, sp_tensor y,
+                          bool is_backward);
 /* The address of a range of sp_buffer_plan.vectors. */
 char *sp_net_vector(const sp_net *net, int range);
 /* A matrix of the last value's shape, in fp32, at a place. */
