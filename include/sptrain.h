@@ -241,9 +241,7 @@ typedef struct sp_step_info {
     double grad_norm; /* of the mean gradient, before clipping */
     double lr;        /* learning rate of the step */
     int is_epoch_end; /* 1: the next step begins a new epoch */
-    /* 1: a number was not finite, and the weights are unchanged. The caller decides how
-     * many such steps end a training; train.nonfinite_limit is for sptrain. */
-    int is_skipped;
+    int is_skipped;   /* 1: a number was not finite, and the weights are unchanged */
     int is_stopping;  /* 1: should_stop of a rank asked for the end */
 } sp_step_info;
 
@@ -280,14 +278,14 @@ typedef struct sp_logits {
  *   gradient    [n][n_classes] written: dS/dlogits, by this rank's logits, of the S of all
  *               ranks, without the division by W
  *   *loss_sum, *weight_sum   this rank's parts; both are 0 on a rank without samples
- * W is a constant, which does not depend on the logits. Returns 0; another value is a
+ * W is a constant, which does not depend on the logits. The data need no labels. Returns 0; another value is a
  * failure of the step on this rank (SP_EUSAGE). */
 typedef int sp_loss_fn(void *arg, const sp_logits *logits, float *gradient,
                        double *loss_sum, double *weight_sum);
 /* A metric of the caller. Called in an evaluation for each sample, with n_samples = 1;
- * sums [n_metrics] are 0 before and are added up over all samples of all ranks, exactly:
- * the result does not depend on the number of ranks or on the order. |sum| of a sample is
- * below 2^192. */
+ * sums [n_metrics] are 0 before, are rounded to multiples of 2^-72, and are added up
+ * exactly over all samples of all ranks: the result does not depend on the number of ranks
+ * or on the order. |sum| of a sample is below 2^192. */
 typedef void sp_metric_fn(void *arg, const sp_logits *logits, double *sums);
 
 /* Functions of the caller; each may be NULL. arg is passed to all of them. They do not
@@ -308,7 +306,8 @@ typedef struct sp_hooks {
 } sp_hooks;
 
 /* Zero it, then set the fields you need. comm, deck and train are needed. Objects and
- * functions are borrowed until the training is destroyed; `deck` is copied. */
+ * functions are borrowed until the training is destroyed; `deck` is copied. All ranks have
+ * the same deck (but for run.threads and run.devices), data, loss and n_metrics. */
 typedef struct sp_training_options {
     sp_comm *comm;
     const sp_deck *deck;
@@ -336,7 +335,8 @@ void sp_training_destroy(sp_training *training);
 int sp_training_is_done(const sp_training *training);
 /* Runs one step; *info may be NULL. Collective, but not agreed: a rank that fails returns,
  * and the others may wait for it, so the caller ends the ranks then. After the first
- * steps nothing is allocated. SP_EUSAGE if the training is done. */
+ * steps nothing is allocated. SP_EUSAGE if the training is done; SP_ENUMERIC on all ranks
+ * if it was the last of train.nonfinite_limit steps in a row that were skipped. */
 int sp_training_step(sp_training *training, sp_step_info *info);
 /* Evaluates the weights on all samples of `validation`, each once and as stored: views,
  * merged blocks, further models and averaged weights (eval.views, eval.merge,

@@ -175,11 +175,12 @@ typedef struct share {
     int64_t first, first_row; /* of this rank among all */
 } share;
 
-static sp_status data_count_share(sp_comm *comm, int64_t n,
+static sp_status data_count_share(sp_comm *comm, const sp_data_about *about, int64_t n,
                                   const sp_sample_arrays *samples, share *s)
 {
-    int64_t counts[2] = {n, 0};
-    int64_t *all = calloc(2 * (size_t)comm->size, sizeof *all);
+    enum { COUNTS = 3 };
+    int64_t counts[COUNTS] = {n, 0, about->n_features};
+    int64_t *all = calloc(COUNTS * (size_t)comm->size, sizeof *all);
     sp_status rc = all ? SP_OK : SP_FAIL(SP_EMEM, "no memory for a data set");
 
     for (int64_t i = 0; i < n; i++)
@@ -187,15 +188,20 @@ static sp_status data_count_share(sp_comm *comm, int64_t n,
     *s = (share){.n = n, .rows = counts[1]};
     rc = sp_comm_agree(comm, rc);
     if (rc == SP_OK) {
-        memcpy(all + 2 * comm->rank, counts, sizeof counts);
-        rc = sp_comm_allreduce(comm, SP_SCOPE_WORLD, all, 2 * (size_t)comm->size,
+        memcpy(all + COUNTS * comm->rank, counts, sizeof counts);
+        rc = sp_comm_allreduce(comm, SP_SCOPE_WORLD, all, COUNTS * (size_t)comm->size,
                                SP_I64, SP_SUM);
     }
     for (int r = 0; rc == SP_OK && r < comm->size; r++) {
-        s->first += r < comm->rank ? all[2 * r] : 0;
-        s->first_row += r < comm->rank ? all[2 * r + 1] : 0;
-        s->n_all += all[2 * r];
-        s->rows_all += all[2 * r + 1];
+        const int64_t *of = all + COUNTS * r;
+
+        if (of[2] != all[2])
+            rc = SP_FAIL(SP_EUSAGE, "n_features is %lld on rank 0 and %lld on rank %d",
+                         (long long)all[2], (long long)of[2], r);
+        s->first += r < comm->rank ? of[0] : 0;
+        s->first_row += r < comm->rank ? of[1] : 0;
+        s->n_all += of[0];
+        s->rows_all += of[1];
     }
     free(all);
     return rc;
@@ -283,7 +289,7 @@ int sp_data_create_gathered(sp_data **data, sp_comm *comm, const sp_data_about *
         rc = check_share(about, n_samples, samples);
     rc = sp_comm_agree(comm, rc);
     if (rc == SP_OK)
-        rc = data_count_share(comm, n_samples, samples, &s);
+        rc = data_count_share(comm, about, n_samples, samples, &s);
     if (rc == SP_OK)
         rc = gather_rows(*data, comm, about->n_features, samples, &s);
     if (rc == SP_OK)

@@ -56,7 +56,7 @@ static sp_status training_run_step(sp_training *t, sp_step_info *info)
     info->is_epoch_end = sp_step_advance(&t->state, &result, t->data.train.n_samples);
     info->step = t->network.step = t->state.step;
     info->samples = t->state.samples_seen;
-    return SP_OK;
+    return sp_step_check_numbers(&t->config, &t->state);
 }
 
 int sp_training_step(sp_training *t, sp_step_info *info)

@@ -1,6 +1,7 @@
 /* Opens the parts of a training, in the order that they need each other. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "api/api.h"
 #include "api/sp_memory.h"
@@ -78,6 +79,44 @@ static sp_status training_check_loss(const sp_training *t)
     return SP_OK;
 }
 
+/* SP_EUSAGE on all ranks if the bytes differ between them. Collective. */
+static sp_status training_check_same(const sp_training *t, const void *data,
+                                     size_t bytes, const char *what)
+{
+    bool is_same;
+
+    SP_TRY(sp_comm_is_same(t->options.comm, data, bytes, &is_same));
+    return is_same ? SP_OK
+                   : SP_FAIL(SP_EUSAGE,
+                             "sp_training_create: the ranks have different values of "
+                             "%s, expected the same on all of them",
+                             what);
+}
+
+/* What differs between the ranks would end in a deadlock or in wrong sums. Each rank has
+ * its own cores and devices. Collective. */
+static sp_status training_check_ranks(const sp_training *t)
+{
+    const uint64_t val_hash = t->validation ? t->validation->set.hash : 0;
+    const int own[] = {t->options.loss != NULL, t->options.n_metrics};
+    sp_status rc = SP_OK;
+
+    for (int i = 0; i < sp_config_n_keys() && rc == SP_OK; i++) {
+        const char *key = sp_config_key(i);
+        char *value = sp_config_value(&t->config, key);
+
+        if (strcmp(key, "run.threads") != 0 && strcmp(key, "run.devices") != 0)
+            rc = training_check_same(t, value ? value : "", value ? strlen(value) : 0,
+                                     key);
+        free(value);
+    }
+    SP_TRY(rc);
+    SP_TRY(training_check_same(t, &t->train->set.hash, sizeof t->train->set.hash,
+                               "options.train"));
+    SP_TRY(training_check_same(t, &val_hash, sizeof val_hash, "options.validation"));
+    return training_check_same(t, own, sizeof own, "options.loss or options.n_metrics");
+}
+
 /* Has the validation data read as the training data's classes and columns, once. */
 static sp_status training_match_data(sp_data *train, sp_data *validation)
 {
@@ -137,7 +176,7 @@ static sp_status training_open_evaluation(sp_training *t)
 {
     if (!t->validation)
         return SP_OK;
-    if (!t->validation->set.has_labels)
+    if (!t->validation->set.has_labels && t->options.n_metrics == 0)
         return SP_FAIL(SP_EDATA, "the validation data have no labels");
     SP_TRY(sp_evaluator_open(&t->evaluator, &t->data));
     return sp_comm_agree(t->options.comm, alloc_results(t));
@@ -152,6 +191,7 @@ static sp_status open_training(sp_training *t)
     sp_learner *learner = &t->learner;
 
     sp_learner_begin(learner, config, &t->data.train, network, &t->budgets);
+    learner->is_free_loss = t->options.loss != NULL;
     sp_evaluator_begin(&t->evaluator, config, comm, network, &t->budgets);
     sp_device_begin(device, config, comm);
     SP_TRY(sp_device_open(device, &(sp_liberties){0}));
@@ -191,6 +231,8 @@ int sp_training_create(sp_training **training, const sp_training_options *option
     if (rc == SP_OK)
         rc = training_check_loss(t);
     rc = sp_comm_agree(options->comm, rc);
+    if (rc == SP_OK)
+        rc = training_check_ranks(t);
     if (rc == SP_OK) {
         plain_evaluation(&t->config);
         t->state.seed = t->config.train.seed;

@@ -137,7 +137,8 @@ sp_status sp_learner_open(sp_learner *l, sp_device *device, const sp_data_sets *
     sp_comm *comm = device->comm;
 
     assert(l->network->columns && device->transport.ops);
-    SP_TRY(sp_labels_check(l->config, comm, l->set));
+    if (!l->is_free_loss || l->set->n_samples == 0)
+        SP_TRY(sp_labels_check(l->config, comm, l->set));
     SP_TRY(sp_comm_agree(comm, sp_learner_open_mixing(l)));
     SP_TRY(sp_comm_agree(comm, sp_network_normalize(l->network, l->config, l->set)));
     SP_TRY(learner_open_network(l, device, data));

@@ -19,6 +19,7 @@ typedef struct sp_learner {
     const sp_dataset *set; /* the training data */
     sp_network *network;
     sp_budgets *budgets; /* how steps are cut; zeroed: they are not */
+    bool is_free_loss;   /* set before open: the caller's loss may need no labels */
 
     sp_bank *bank;      /* of augment.paste; NULL: nothing is pasted */
     sp_buckets buckets; /* the gradients, and their sums over the ranks */

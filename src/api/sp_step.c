@@ -65,7 +65,9 @@ static sp_status api_step_update(sp_learner *l, sp_rates rates, sp_step_result *
 {
     const sp_tail *tail = &l->buckets.tail;
 
-    result->loss = tail->weight_sum > 0 ? tail->loss_sum / tail->weight_sum : NAN;
+    result->loss = tail->weight_sum > 0 && isfinite(tail->weight_sum)
+                       ? tail->loss_sum / tail->weight_sum
+                       : NAN;
     if (isnan(result->loss))
         result->loss = NAN; /* without the sign that sums may give it, to be printed */
     result->sum = *tail;
@@ -197,6 +199,22 @@ bool sp_step_advance(sp_checkpoint_state *state, const sp_step_result *result,
         state->skipped = 0;
     state->skipped += result->is_skipped;
     return is_end;
+}
+
+/* All ranks have counted the same, so they fail together. */
+sp_status sp_step_check_numbers(const sp_config *config,
+                                const sp_checkpoint_state *state)
+{
+    const int limit = config->train.nonfinite_limit;
+
+    if (limit <= 0 || state->skipped < limit)
+        return SP_OK;
+    return SP_FAIL(
+        SP_ENUMERIC,
+        "step %lld: loss or gradient non-finite %lld steps in a row "
+        "(train.nonfinite_limit); checkpoints that were written stay as they "
+        "are; try a lower train.lr or train.grad_clip",
+        (long long)state->step, (long long)state->skipped);
 }
 
 bool sp_step_is_last(const sp_config *config, const sp_checkpoint_state *state)

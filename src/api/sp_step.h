@@ -79,6 +79,9 @@ sp_status sp_step_run(struct sp_learner *learner, sp_rates rates,
  * Local. */
 bool sp_step_advance(struct sp_checkpoint_state *state, const sp_step_result *result,
                      int64_t epoch_samples);
+/* SP_ENUMERIC if the latest train.nonfinite_limit steps were all skipped. Local. */
+sp_status sp_step_check_numbers(const sp_config *config,
+                                const struct sp_checkpoint_state *state);
 /* True once all steps that the deck asks for are done. Pure. */
 bool sp_step_is_last(const sp_config *config, const struct sp_checkpoint_state *state);
 /* The samples of the whole training as it goes on from this state; INT64_MAX: too many

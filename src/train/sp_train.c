@@ -260,21 +260,6 @@ static sp_status train_and_log(void *arg)
     return SP_OK;
 }
 
-/* All ranks have counted the same, so they fail together. */
-static sp_status check_numbers(const sp_trainer *t)
-{
-    int limit = t->session.config->train.nonfinite_limit;
-
-    if (limit <= 0 || t->state.skipped < limit)
-        return SP_OK;
-    return SP_FAIL(
-        SP_ENUMERIC,
-        "step %lld: loss or gradient non-finite %lld steps in a row "
-        "(train.nonfinite_limit); checkpoints that were written stay as they "
-        "are; try a lower train.lr or train.grad_clip",
-        (long long)t->state.step, (long long)t->state.skipped);
-}
-
 static sp_status train_run_steps(sp_trainer *t)
 {
     step_work work = {.trainer = t};
@@ -283,7 +268,7 @@ static sp_status train_run_steps(sp_trainer *t)
         SP_TRY(between_steps(t, true));
     while (!sp_resume_is_complete(t)) {
         sp_session_run_or_abort(&t->session, train_and_log, &work);
-        SP_TRY(check_numbers(t));
+        SP_TRY(sp_step_check_numbers(t->session.config, &t->state));
         sp_resume_poll(t);
         if (t->state.step % REPLICA_STEPS == 0)
             SP_TRY(sp_trainer_check_replicas(t));

@@ -1,5 +1,6 @@
 /* Two threads use two communicators of the same ranks, a data set and a training each, in
- * any order of time: no rank may wait in one for a thread that waits in the other.
+ * any order of time: no rank may wait in one for a thread that waits in the other. Decks and
+ * columns that differ between the ranks are refused on all of them.
  *
  *     mpiexec -n 2 ./two_threads SHARD
  *
@@ -28,6 +29,41 @@ static void check(int status)
     MPI_Abort(MPI_COMM_WORLD, status);
 }
 
+static void no_metric(void *arg, const sp_logits *logits, double *sums)
+{
+    (void)arg, (void)logits, (void)sums;
+}
+
+static void refused(int status, const char *text)
+{
+    if (status == SP_EUSAGE && strstr(sp_error_text(), text))
+        return;
+    fprintf(stderr, "two_threads: status %d, %s, expected %s\n", status,
+            sp_error_text(), text);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+/* Gives each rank something else. */
+static void differ(sp_training_options *options, sp_deck *deck)
+{
+    const sp_data_about about = {
+        .voxel_size = 1, .n_features = 1 + sp_comm_rank(options->comm), .n_classes = 2};
+    sp_training *training;
+    sp_data *data;
+    char key[32];
+
+    refused(sp_data_create_gathered(&data, options->comm, &about, 0, NULL),
+            "n_features is 1 on rank 0 and 2 on rank 1");
+    snprintf(key, sizeof key, "train.seed=%d", sp_comm_rank(options->comm));
+    check(sp_deck_override(deck, key));
+    refused(sp_training_create(&training, options), "different values of train.seed");
+    check(sp_deck_override(deck, "train.seed=1"));
+    options->n_metrics = sp_comm_rank(options->comm);
+    options->metric = no_metric;
+    refused(sp_training_create(&training, options), "different values of options.loss");
+    options->n_metrics = 0;
+}
+
 /* Opens, saves and loads files again and again. */
 static void *use_files(void *arg)
 {
@@ -45,6 +81,7 @@ static void *use_files(void *arg)
         sp_data_destroy(options.train);
         check(sp_data_open_shards(&options.train, w->comm, 1, &shard));
     }
+    differ(&options, deck);
     check(sp_training_create(&training, &options));
     check(sp_training_step(training, NULL));
     for (int i = 0; i < TIMES; i++) {

@@ -308,6 +308,57 @@ TEST(hooks_and_metrics_tell_of_the_training)
     close_objects(&o);
 }
 
+static int read_unlabelled(void *arg, int64_t i, int32_t *coords, float *features,
+                           int32_t *labels)
+{
+    const int64_t n = scene_sample(i, coords, features, labels);
+
+    (void)arg;
+    for (int64_t j = 0; j < n; j++)
+        labels[j] = SP_NO_LABEL;
+    return 0;
+}
+
+/* The sum of all logits. *arg is the weight. */
+static int sum_logits(void *arg, const sp_logits *l, float *g, double *loss,
+                      double *weight)
+{
+    for (int64_t i = 0; i < l->n * l->n_classes; i++) {
+        g[i] = 1;
+        *loss += (double)l->logits[i];
+    }
+    *weight = *(const double *)arg;
+    return 0;
+}
+
+TEST(a_loss_of_the_caller_needs_no_labels)
+{
+    const sp_data_about about = scene_about();
+    double weight = 1;
+    int64_t sizes[TRAIN];
+    sp_step_info step;
+    objects o;
+
+    open_objects(&o);
+    sp_data_destroy(o.options.train);
+    scene_sizes(0, TRAIN, sizes);
+    OK(sp_data_create_source(&o.options.train, &about, TRAIN, sizes, read_unlabelled,
+                             NULL));
+    refused(&o, SP_EDATA, "no voxel of 6 samples has a label");
+    o.options.loss = sum_logits;
+    o.options.loss_arg = &weight;
+    OK(sp_deck_override(o.deck, "train.nonfinite_limit=2"));
+    OK(sp_training_create(&o.training, &o.options));
+    OK(sp_training_step(o.training, &step));
+    assert_true(isfinite(step.loss) && step.grad_norm > 0 && !step.is_skipped);
+    weight = INFINITY;
+    OK(sp_training_step(o.training, &step));
+    assert_true(isnan(step.loss) && step.is_skipped);
+    assert_int_equal(sp_training_step(o.training, NULL), SP_ENUMERIC);
+    assert_non_null(strstr(sp_error_text(), "non-finite 2 steps in a row"));
+    close_objects(&o);
+}
+
 /* Arrays have no blocks, and no view but the stored one counts. */
 TEST(an_evaluation_counts_samples_as_stored)
 {
