@@ -172,6 +172,10 @@ sp_status sp_checkpoint_find(struct sp_h5 **file, const char *dir,
  * message, if the run has no such file. */
 sp_status sp_checkpoint_open_run(struct sp_h5 **file, const char *run_dir,
                                  const char *advice, char *path);
+/* Rank 0 only: the same for a model that is a run folder, or a file, which is opened as
+ * sp_checkpoint_open_weights does. */
+sp_status sp_checkpoint_open_model(struct sp_h5 **file, const char *model,
+                                   sp_checkpoint_demand demand, char *path);
 /* Rank 0 only: appends ".old" (if that exists ".old2", ...) to the names of the files
  * of steps after `step`, so that a run that went back to `step` neither continues from
  * them nor loses its own files to prune. *n: number of files renamed. */

@@ -224,6 +224,19 @@ sp_status sp_checkpoint_open_run(sp_h5 **file, const char *run_dir, const char *
     return *file ? SP_OK : SP_FAIL(SP_EUSAGE, "%s: no checkpoint; %s", dir, advice);
 }
 
+sp_status sp_checkpoint_open_model(sp_h5 **file, const char *model,
+                                   sp_checkpoint_demand demand, char *path)
+{
+    struct stat about;
+
+    assert(file && model && path);
+    if (stat(model, &about) == 0 && S_ISDIR(about.st_mode))
+        return sp_checkpoint_open_run(file, model, "name a run that has one, or a file",
+                                      path);
+    snprintf(path, PATH_MAX, "%s", model);
+    return sp_checkpoint_open_weights(file, model, demand);
+}
+
 /* Renames a checkpoint to the first of .old, .old2, .old3, ... that is free: files that
  * were set aside before are kept. */
 static sp_status set_aside(const char *path)

@@ -316,7 +316,7 @@ const sp_key sp_deck_key[] = {
 {"run", "resume", SP_KEY_RESUME, AT(run.resume), "\"auto\"", NULL, NULL, NULL,
  "auto, never, or the path of a checkpoint"},
 {"run", "checkpoint", SP_KEY_TEXT, AT(run.checkpoint), "\"\"", NULL, NULL, NULL,
- "checkpoint or packed model for eval and predict; empty: best.h5, else the newest"},
+ "checkpoint, run folder or packed model for eval, predict; empty: that of run.dir"},
 {"run", "init_from", SP_KEY_TEXT, AT(run.init_from), "\"\"", NULL, NULL, NULL,
  "file with the weights to start from; empty: random"},
 {"run", "init_skip", SP_KEY_TEXTS, AT(run.init_skip), "[]", NULL, NULL, NULL,

@@ -24,7 +24,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/sp_exact.h"
 #include "base/sp_file.h"
@@ -511,25 +510,19 @@ static sp_status read_run(sp_config *config, const char *run, int n, char **over
     sp_checkpoint_state state = {0};
     char **word = calloc((size_t)n + 6, sizeof *word);
     struct sp_h5 *file = NULL;
-    struct stat st;
     sp_status rc;
 
     if (!word)
         return SP_FAIL(SP_EMEM, "no memory for the command line");
-    snprintf(path, sizeof path, "%s", run);
+    rc = sp_packed_is(run)
+             ? SP_FAIL(SP_EUSAGE,
+                       "%s is a packed model: calibrate the checkpoint, and export it "
+                       "again",
+                       run)
+             : sp_checkpoint_open_model(&file, run, SP_INTACT, path);
     snprintf(dir, sizeof dir, "%s", run);
-    if (stat(run, &st) == 0 && S_ISDIR(st.st_mode)) {
-        rc = sp_checkpoint_open_run(&file, run, "name a run that has one, or a file",
-                                    path);
-    } else if (sp_packed_is(path)) {
-        rc = SP_FAIL(SP_EUSAGE,
-                     "%s is a packed model: calibrate the checkpoint, and export it "
-                     "again",
-                     path);
-    } else {
-        rc = sp_checkpoint_open_weights(&file, path, SP_INTACT);
+    if (rc == SP_OK && strcmp(path, run) == 0)
         name_run(path, dir);
-    }
     if (rc == SP_OK)
         rc = sp_checkpoint_read_open_state(file, &state, NULL);
     sp_h5_close(file);

@@ -1,12 +1,16 @@
 /* `sptrain check`: describes the run that a deck leads to, without training. */
 #include "train/sp_check.h"
 
+#include <limits.h>
+
 #include "api/sp_labels.h"
 #include "base/sp_log.h"
+#include "h5/sp_h5.h"
 #include "train/sp_init.h"
 #include "train/sp_output.h"
 #include "train/sp_resume.h"
 #include "train/sp_test.h"
+#include "weights/sp_packed.h"
 
 static sp_status check_memory(sp_checked *c)
 {
@@ -36,6 +40,23 @@ static sp_status check_file(sp_session *s, const char *path)
     return sp_comm_agree(s->comm, rc);
 }
 
+/* Rank 0 verifies what eval and predict would take. */
+static sp_status check_model(sp_session *s, const char *model)
+{
+    char path[PATH_MAX];
+    sp_weights_model packed = {0};
+    sp_h5 *file = NULL;
+    sp_status rc = SP_OK;
+
+    if (model[0] && s->comm->rank == 0)
+        rc = sp_packed_is(model)
+                 ? sp_packed_read(&packed, model)
+                 : sp_checkpoint_open_model(&file, model, SP_FINITE, path);
+    sp_weights_model_close(&packed);
+    sp_h5_close(file);
+    return sp_comm_agree(s->comm, rc);
+}
+
 /* Fails if a training would fail before its first step. */
 static sp_status check_start(sp_checked *c)
 {
@@ -43,7 +64,7 @@ static sp_status check_start(sp_checked *c)
     sp_comm *comm = c->session.comm;
 
     SP_TRY(check_file(&c->session, config->run.init_from));
-    SP_TRY(check_file(&c->session, config->run.checkpoint));
+    SP_TRY(check_model(&c->session, config->run.checkpoint));
     SP_TRY(sp_init_check_keys(config));
     SP_TRY(sp_session_open_data(&c->session, &c->data, &c->network, true, true));
     SP_TRY(sp_labels_check(config, comm, &c->data.train));

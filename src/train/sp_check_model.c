@@ -7,18 +7,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "net/sp_graph.h"
-#include "h5/sp_h5.h"
-#include "data/sp_recipe.h"
 #include "checkpoint/sp_checkpoint.h"
+#include "data/sp_recipe.h"
+#include "h5/sp_h5.h"
+#include "net/sp_graph.h"
 #include "weights/sp_packed.h"
-
-static bool check_is_folder(const char *path)
-{
-    struct stat about;
-
-    return stat(path, &about) == 0 && S_ISDIR(about.st_mode);
-}
 
 bool sp_check_is_model(const char *word)
 {
@@ -29,7 +22,7 @@ bool sp_check_is_model(const char *word)
     bool is_model;
 
     assert(word);
-    if (check_is_folder(word))
+    if (stat(word, &about) == 0 && S_ISDIR(about.st_mode))
         return true;
     /* Opening a pipe would wait for a writer. */
     if (stat(word, &about) != 0 || !S_ISREG(about.st_mode) ||
@@ -39,15 +32,6 @@ bool sp_check_is_model(const char *word)
                memcmp(head, signature, sizeof head) == 0;
     fclose(file);
     return is_model || sp_packed_is(word);
-}
-
-static sp_status check_open_model(sp_h5 **file, const char *model, char path[PATH_MAX])
-{
-    if (check_is_folder(model))
-        return sp_checkpoint_open_run(file, model, "name a run that has one, or a file",
-                                      path);
-    snprintf(path, PATH_MAX, "%s", model);
-    return sp_checkpoint_open_weights(file, path, SP_INTACT);
 }
 
 /* Prints the network of the checkpoint's deck. A file of an older version does not say
@@ -130,7 +114,7 @@ sp_status sp_check_model(const char *model)
     assert(model);
     if (sp_packed_is(model))
         return check_packed(model);
-    SP_TRY(check_open_model(&file, model, path));
+    SP_TRY(sp_checkpoint_open_model(&file, model, SP_INTACT, path));
     rc = sp_checkpoint_read_open_state(file, &state, &norm);
     sp_h5_close(file);
     if (rc == SP_OK)

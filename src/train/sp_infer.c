@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "api/sp_labels.h"
@@ -15,26 +14,21 @@
 #include "train/sp_members.h"
 #include "weights/sp_packed.h"
 
-/* Rank 0: opens the file that path names, which may be a run folder; else
- * run.checkpoint, else a checkpoint of run.dir. */
+/* Rank 0: opens the file or run folder that path names, else run.checkpoint; else a
+ * checkpoint of run.dir. */
 static sp_status open_checkpoint(sp_infer *infer)
 {
     const sp_config *config = infer->session.config;
-    char folder[PATH_MAX], *path = infer->path;
-    struct stat st;
+    char model[PATH_MAX], *path = infer->path;
 
     assert(!infer->file);
-    if (path[0] && stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
-        snprintf(folder, sizeof folder, "%s", path);
-        return sp_checkpoint_open_run(&infer->file, folder,
-                                      "name a run that has one, or a file", path);
-    }
-    if (!path[0])
-        snprintf(path, PATH_MAX, "%s", config->run.checkpoint);
-    if (path[0] && sp_packed_is(path))
+    snprintf(model, sizeof model, "%s", path[0] ? path : config->run.checkpoint);
+    if (model[0] && sp_packed_is(model)) {
+        snprintf(path, PATH_MAX, "%s", model);
         return sp_packed_read(&infer->packed, path);
-    if (path[0])
-        return sp_checkpoint_open_weights(&infer->file, path, SP_INTACT);
+    }
+    if (model[0])
+        return sp_checkpoint_open_model(&infer->file, model, SP_INTACT, path);
     return sp_checkpoint_open_run(&infer->file, config->run.dir,
                                   "name one by run.checkpoint=FILE", path);
 }

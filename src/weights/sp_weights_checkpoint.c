@@ -5,21 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/sp_list.h"
 #include "h5/sp_h5.h"
-
-static sp_status open_model_file(sp_weights_model *m, const char *path, sp_h5 **file)
-{
-    struct stat about;
-
-    if (stat(path, &about) == 0 && S_ISDIR(about.st_mode))
-        return sp_checkpoint_open_run(file, path, "name a run that has one, or a file",
-                                      m->path);
-    snprintf(m->path, sizeof m->path, "%s", path);
-    return sp_checkpoint_open_weights(file, path, SP_FINITE);
-}
 
 static sp_status read_model_config(sp_weights_model *m, const char *deck)
 {
@@ -110,6 +98,6 @@ sp_status sp_weights_model_open(sp_weights_model *m, const char *path, const cha
 
     assert(path);
     memset(m, 0, sizeof *m);
-    SP_TRY(open_model_file(m, path, &file));
+    SP_TRY(sp_checkpoint_open_model(&file, path, SP_FINITE, m->path));
     return read_model(m, file, deck);
 }

@@ -18,7 +18,9 @@ cp r/metrics.jsonl trained
 after_save="sh -c 'echo \$0 >$dir/saved'"
 
 for n in 1 2 3 8; do
-    run $n 0 eval base.deck run.dir=e$n run.checkpoint=r/checkpoints/best.h5
+    checkpoint=r/checkpoints/best.h5
+    test $n != 3 || checkpoint=r # a run folder
+    run $n 0 eval base.deck run.dir=e$n run.checkpoint=$checkpoint
     test $n != 1 || evaluations e$n >a
     yields a "evaluation on $n ranks" evaluations e$n
 done

@@ -37,6 +37,7 @@ grep -q '/params/final/weight .*F32 .*\[10, 5\]' out || fail "list does not show
 "$SPTRAIN" check fp32.spm 2>err | tail -n +2 >out || fail "check of a packed model"
 grep -q final out || fail "check does not print the network"
 cmp out.best out || fail "check tells other things of the packed model"
+"$SPTRAIN" check base.deck run.checkpoint=fp32.spm >out 2>err || fail "check of a deck with one"
 "$SPTRAIN" weights list $best >out 2>err || fail "list of a checkpoint"
 grep -q '/params/final/weight .*f32 .*\[10, 5\]' out || fail "arrays of a checkpoint"
 "$SPTRAIN" weights list base.deck >out 2>err
