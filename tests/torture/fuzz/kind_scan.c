@@ -8,9 +8,9 @@
 
 #include "comm/sp_comm.h"
 #include "fixtures/scan_files.h"
+#include "scan/sp_scan_format.h"
 #include "torture/fuzz/fuzz.h"
 #include "torture/fuzz/scan_seeds.h"
-#include "scan/sp_scan_format.h"
 #include "vox/vox.h"
 
 enum { MOST_SEEDS = 24, MOST_ATTRIBUTES = 64 };
@@ -272,7 +272,7 @@ static bool use(const seeds *s, const char *path, uint64_t *rng)
 {
     static const sp_status allowed[] = {SP_EDATA, SP_EUSAGE, SP_EMEM, SP_OK};
     sp_scan_options options = {0};
-    CLOSED_BY(close_scan) sp_scan *scan = NULL;
+    CLOSED_BY(sp_scan_done) sp_scan *scan = NULL;
     sp_status rc;
 
     if (s->columns && mutate_below(rng, 3) == 0)

@@ -305,27 +305,3 @@ TEST(files)
                         "/ is a folder, expected a deck; a run folder's deck is its "
                         "deck.resolved");
 }
-
-/* Damaged decks end in a message or a config, never in a crash. */
-TEST(damage)
-{
-    static const char good[] =
-        "# c\ntrain : { lr = 0.1; class_weights = [1, 0.5]; }; /* x */\n"
-        "net : { layers = ( { name = \"a\"; op = \"conv\"; out = 3; kernel = 0x3; } ); "
-        "};";
-    static const char bytes[] = "\"[](){};,=:#/*@.-+0eLx\\\n a";
-    char deck[sizeof good];
-    uint32_t seed = 1;
-    sp_config config;
-
-    for (int i = 0; i < 1000; i++) {
-        memcpy(deck, good, sizeof deck);
-        for (int k = 0; k < 3; k++) {
-            seed = seed * 1664525 + 1013904223;
-            deck[(seed >> 8) % (sizeof good - 1)] =
-                bytes[(seed >> 4) % (sizeof bytes - 1)];
-        }
-        (void)sp_config_parse(&config, deck, "d", 0, NULL);
-        sp_config_destroy(&config);
-    }
-}

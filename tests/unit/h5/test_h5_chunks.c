@@ -1,6 +1,6 @@
-/* Chunks are read by HDF5 in a limited child: every kind of index, every filter that the
- * library has, chunks at the edge, both byte orders. Datasets that cannot be read are
- * refused by name, and damage is reported with its rows. A chunk is unpacked once. */
+/* Chunks are read by HDF5 in a limited child: every kind of index, chunks at the edge,
+ * both byte orders. Datasets that cannot be read are refused by name, and damage is
+ * reported with its rows. A chunk is unpacked once. */
 #include "fixtures/test.h"
 
 #include <fcntl.h>
@@ -17,7 +17,7 @@ typedef struct layout {
     int rank;
     hsize_t dim[3], chunk[3];
     int n_unlimited; /* of the first dimensions */
-    /* s shuffle, d deflate, f fletcher32, o scaleoffset, n nbit, in this order */
+    /* s shuffle, d deflate, f fletcher32, in this order */
     const char *filters;
     bool is_early;      /* storage allocated with the dataset */
     bool is_edge_plain; /* chunks at the edge are not filtered */
@@ -38,16 +38,14 @@ static const layout layouts[] = {
     {3, {5, 6, 7}, {2, 4, 7}, 0, "sd", false, false},
     {3, {5, 6, 7}, {1, 6, 3}, 2, "fd", false, false},
     {3, {5, 6, 7}, {5, 1, 1}, 0, "", false, false},
-    {2, {37, 5}, {8, 3}, 0, "n", false, false},
 };
 enum { LAYOUTS = sizeof layouts / sizeof *layouts, MOST = 1024 };
 
-static hid_t create(H5F_libver_t format, hsize_t user_block, bool is_paged)
+static hid_t create(H5F_libver_t format, bool is_paged)
 {
     hid_t list = H5Pcreate(H5P_FILE_ACCESS), make = H5Pcreate(H5P_FILE_CREATE), file;
 
     H5Pset_libver_bounds(list, format, H5F_LIBVER_LATEST);
-    H5Pset_userblock(make, user_block);
     if (is_paged)
         H5Pset_file_space_strategy(make, H5F_FSPACE_STRATEGY_PAGE, false, 1);
     file = H5Fcreate(path, H5F_ACC_TRUNC, make, list);
@@ -67,10 +65,6 @@ static hid_t creation_of(const layout *l)
             H5Pset_shuffle(list);
         else if (*f == 'd')
             H5Pset_deflate(list, 5);
-        else if (*f == 'o')
-            H5Pset_scaleoffset(list, H5Z_SO_INT, 0);
-        else if (*f == 'n')
-            H5Pset_nbit(list);
         else
             H5Pset_fletcher32(list);
     }
@@ -142,45 +136,12 @@ TEST(every_layout_reads_back)
                                H5T_STD_U16BE, H5T_IEEE_F32LE, H5T_STD_I64BE};
         const hid_t type = types[i % 6];
         const layout *l = &layouts[i / 2];
-        hid_t file =
-            create(i % 2 ? H5F_LIBVER_V110 : H5F_LIBVER_EARLIEST, 0, i % 3 == 0);
+        hid_t file = create(i % 2 ? H5F_LIBVER_V110 : H5F_LIBVER_EARLIEST, i % 3 == 0);
 
         write_set(file, l, type);
         H5Fclose(file);
         reads_back(l, H5Tget_size(type));
     }
-}
-
-TEST(a_file_may_begin_later)
-{
-    hid_t file = create(H5F_LIBVER_EARLIEST, 1024, false);
-
-    write_set(file, &layouts[5], H5T_STD_I32LE);
-    H5Fclose(file);
-    reads_back(&layouts[5], 4);
-}
-
-/* A chunk that did not shrink may be stored without the filter. */
-TEST(left_out_filters_are_left_out)
-{
-    const layout l = {1, {64}, {64}, 0, "sd", false, false};
-    hid_t file = create(H5F_LIBVER_EARLIEST, 0, false), set;
-    const hsize_t at = 0;
-    int32_t data[64], got[64];
-    const int64_t n = 64;
-    sp_h5 *in;
-
-    write_set(file, &l, H5T_NATIVE_INT32);
-    for (int i = 0; i < 64; i++)
-        data[i] = -i;
-    set = H5Dopen2(file, "x", H5P_DEFAULT);
-    assert_true(H5Dwrite_chunk(set, H5P_DEFAULT, 3, &at, sizeof data, data) >= 0);
-    H5Dclose(set);
-    H5Fclose(file);
-    OK(sp_h5_open(&in, path));
-    OK(sp_h5_read(in, "/x", SP_H5_I32, 1, &n, got));
-    assert_memory_equal(got, data, sizeof data);
-    OK(sp_h5_close(in));
 }
 
 /* Makes a dataset of n integers; with data NULL none is written. */
@@ -200,7 +161,7 @@ static void make(hid_t file, const char *name, hid_t list, hsize_t n, const int 
 
 TEST(compact_values_and_links_inside_are_read)
 {
-    hid_t file = create(H5F_LIBVER_V110, 0, false);
+    hid_t file = create(H5F_LIBVER_V110, false);
     hid_t list = H5Pcreate(H5P_DATASET_CREATE);
     const int64_t n = 5;
     int32_t data[] = {1, 2, 3, 4, 5}, got[5];
@@ -296,7 +257,7 @@ TEST(other_places_and_filters_are_refused)
 
     make(file, "there", H5Pcreate(H5P_DATASET_CREATE), 10, NULL);
     H5Fclose(file);
-    file = create(H5F_LIBVER_V110, 0, false);
+    file = create(H5F_LIBVER_V110, false);
     put_links(file);
     make(file, "external", external(), 10, NULL);
     make(file, "virtual", virtual(), 10, NULL);
@@ -325,7 +286,7 @@ TEST(other_places_and_filters_are_refused)
 TEST(large_chunks_are_refused)
 {
     const layout l = {1, {1000}, {(hsize_t)1 << 25}, 1, "d", false, false};
-    hid_t file = create(H5F_LIBVER_V110, 0, false);
+    hid_t file = create(H5F_LIBVER_V110, false);
 
     write_set(file, &l, H5T_STD_I32LE);
     H5Fclose(file);
@@ -341,7 +302,7 @@ TEST(a_chunk_is_unpacked_once)
     enum { ROWS = 200000, CHUNK = 70000 };
     const hsize_t n = ROWS, size = CHUNK;
     const int64_t most[] = {ROWS * 4, CHUNK * 4}, unpacked[] = {ROWS * 4, ROWS * 4 * 3};
-    hid_t file = create(H5F_LIBVER_V110, 0, false), list = chunked(size, 0, NULL);
+    hid_t file = create(H5F_LIBVER_V110, false), list = chunked(size, 0, NULL);
     int *data = test_alloc(ROWS * sizeof *data);
     struct sp_h5_chunks *chunks;
     sp_h5 *in;
@@ -403,7 +364,7 @@ TEST(damage_is_said_with_its_rows)
 
     for (int i = 0; i < 5; i++) {
         const layout l = {1, {1000}, {300}, 0, filters[i], false, false};
-        hid_t made = create(H5F_LIBVER_EARLIEST, 0, false);
+        hid_t made = create(H5F_LIBVER_EARLIEST, false);
         int32_t got[1000];
         sp_h5 *file;
 
@@ -429,7 +390,7 @@ TEST(a_child_that_fails_is_an_error_and_is_replaced)
         {"SP_H5_CHILD_HANG", "no progress", SP_EIO},
         {"SP_H5_CHILD_KILL", "was killed from outside", SP_EMEM}};
     const layout l = {1, {1000}, {300}, 0, "sd", false, false};
-    hid_t made = create(H5F_LIBVER_EARLIEST, 0, false);
+    hid_t made = create(H5F_LIBVER_EARLIEST, false);
     int32_t got[1000];
     sp_h5 *file;
 
@@ -455,7 +416,7 @@ TEST(a_file_that_was_replaced_is_not_mixed_with_the_open_one)
     sp_h5 *file;
 
     for (int i = 0; i < 2; i++) {
-        hid_t made = create(H5F_LIBVER_EARLIEST, 0, false);
+        hid_t made = create(H5F_LIBVER_EARLIEST, false);
 
         write_set(made, &l, H5T_STD_I32LE);
         H5Fclose(made);

@@ -88,7 +88,7 @@ static sp_scan_labels labels_of(const want *w)
 static void write_copy(const char *from, const char *to, const want *w)
 {
     const sp_scan_labels labels = labels_of(w);
-    CLOSED_BY(close_scan) sp_scan *scan;
+    CLOSED_BY(sp_scan_done) sp_scan *scan;
 
     OK(sp_scan_open(&scan, from, NULL));
     OK(sp_scan_write(scan, to, &labels));
@@ -97,7 +97,7 @@ static void write_copy(const char *from, const char *to, const want *w)
 /* Reads all points with two attributes. */
 static void read_two(const char *name, const char *const names[2], sp_scan_points *p)
 {
-    CLOSED_BY(close_scan) sp_scan *scan;
+    CLOSED_BY(sp_scan_done) sp_scan *scan;
 
     OK(sp_scan_open(&scan, name, NULL));
     OK(sp_scan_select(scan, 2, names));
@@ -138,7 +138,7 @@ TEST(a_copy_without_room_fails)
     small = (struct rlimit){64, before.rlim_max};
     for (int i = 0; i < 3; i++) {
         const char *name = copies[i].name;
-        CLOSED_BY(close_scan) sp_scan *scan;
+        CLOSED_BY(sp_scan_done) sp_scan *scan;
         sp_status rc;
 
         OK(sp_scan_open(&scan, "a.las", NULL));
@@ -226,7 +226,7 @@ TEST(misfits_are_refused)
 {
     const sp_scan_added own[] = {{"intensity", "", true, false}};
     const int32_t code[] = {31, 255, 256};
-    CLOSED_BY(close_scan) sp_scan *scan;
+    CLOSED_BY(sp_scan_done) sp_scan *scan;
 
     make_las(true);
     OK(sp_scan_open(&scan, "a.las", NULL));

@@ -41,7 +41,7 @@ static void check_attribute(const char *name, const sp_scan_options *options,
                             const char *attribute, int c, double most)
 {
     CLOSED_BY(sp_scan_points_destroy) sp_scan_points p = {0};
-    CLOSED_BY(close_scan) sp_scan *scan;
+    CLOSED_BY(sp_scan_done) sp_scan *scan;
 
     OK(sp_scan_open(&scan, name, options));
     assert_int_equal(sp_scan_count(scan), POINTS);
@@ -152,7 +152,7 @@ TEST(labels_of_any_width_join_the_points)
                      0);
     for (size_t k = 0; k < sizeof files / sizeof *files; k++) {
         CLOSED_BY(sp_scan_points_destroy) sp_scan_points p = {0};
-        CLOSED_BY(close_scan) sp_scan *scan;
+        CLOSED_BY(sp_scan_done) sp_scan *scan;
         const int bytes = files[k].bytes;
 
         for (int i = 0; i < POINTS; i++)

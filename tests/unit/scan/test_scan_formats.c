@@ -285,7 +285,7 @@ TEST(the_largest_number_is_no_label)
     for (int k = 0; k < 3; k++)
         for (int wide = 0; wide < (k == 1 ? 2 : 1); wide++) {
             CLOSED_BY(sp_scan_points_destroy) sp_scan_points p = {0};
-            CLOSED_BY(close_scan) sp_scan *scan;
+            CLOSED_BY(sp_scan_done) sp_scan *scan;
             char text[256];
 
             snprintf(text, sizeof text,
@@ -311,7 +311,7 @@ TEST(missing_numbers_have_an_option)
     for (int k = 0; k < 2; k++) {
         const sp_scan_options options = {.missing = k ? &missing : NULL};
         CLOSED_BY(sp_scan_points_destroy) sp_scan_points p = {0};
-        CLOSED_BY(close_scan) sp_scan *scan;
+        CLOSED_BY(sp_scan_done) sp_scan *scan;
 
         OK(sp_scan_open(&scan, "m.txt", &options));
         OK(sp_scan_select(scan, 1, &attribute));
@@ -395,7 +395,7 @@ TEST(rows_without_a_point_keep_their_place)
                        {9, 8, 7, 6, 2}, {9, 8, 7, 6, NAN},         {9, 8, 7, 6, -3}};
     unsigned char b[sizeof head - 1 + sizeof row];
     const char *name = "a";
-    CLOSED_BY(close_scan) sp_scan *scan;
+    CLOSED_BY(sp_scan_done) sp_scan *scan;
     CLOSED_BY(sp_scan_points_destroy) sp_scan_points p = {0};
 
     memcpy(b, head, sizeof head - 1);

@@ -1,8 +1,8 @@
 /* A header's numbers are used only as far as the bytes of the file can hold them: files
  * of a few bytes that claim much are refused at once and take neither memory nor time,
  * and a path that is no regular file is refused before it is read. */
-#include "fixtures/scan_files.h"
 #include "base/sp_program.h"
+#include "fixtures/scan_files.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -53,7 +53,7 @@ TEST(ply_that_claims_too_much_is_refused)
 /* Elements without properties have no rows to read, however many are claimed. */
 TEST(ply_without_rows_is_read)
 {
-    CLOSED_BY(close_scan) sp_scan *scan;
+    CLOSED_BY(sp_scan_done) sp_scan *scan;
 
     scan_write_text("b.ply",
                     ASCII "element foo 4000000000000000000\nelement vertex 1\n" XYZ
@@ -164,7 +164,7 @@ TEST(las_that_claims_too_much_is_refused)
         {0, 155, 8, 'f', INFINITY, "x has scale 0.01 and offset inf"},
     };
     unsigned char b[512];
-    CLOSED_BY(close_scan) sp_scan *scan;
+    CLOSED_BY(sp_scan_done) sp_scan *scan;
 
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         make_las(b, files[i].n_vlrs);
@@ -192,7 +192,7 @@ TEST(wide_points_take_bounded_memory)
     static char text[4096];
     int n = 0;
     CLOSED_BY(sp_scan_points_destroy) sp_scan_points p = {0};
-    CLOSED_BY(close_scan) sp_scan *scan;
+    CLOSED_BY(sp_scan_done) sp_scan *scan;
 
     for (int i = 0; i < 256; i++)
         n += snprintf(text + n, sizeof text - (size_t)n, "%d ", i);

@@ -159,7 +159,7 @@ TEST(class_codes_have_the_bits_of_the_format)
 
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         const int32_t code[] = {0, row[i].most, row[i].most + 1};
-        CLOSED_BY(close_scan) sp_scan *scan;
+        CLOSED_BY(sp_scan_done) sp_scan *scan;
         char text[64];
 
         scan_write("a.las", b, make_las(b, 4, row[i].format, 0));
@@ -248,8 +248,8 @@ TEST(the_index_of_copc_names_the_chunks_of_the_copy)
         .n = COPC_POINTS, .get = scan_get_codes, .from = code};
     const sp_laz_place *chunk, *before;
     const unsigned char *entry;
-    CLOSED_BY(close_scan) sp_scan *scan = NULL;
-    CLOSED_BY(close_scan) sp_scan *copy = NULL;
+    CLOSED_BY(sp_scan_done) sp_scan *scan = NULL;
+    CLOSED_BY(sp_scan_done) sp_scan *copy = NULL;
     bool is_other = false;
     int64_t n, index_at;
     size_t n_bytes;

@@ -73,7 +73,7 @@ static void describe(unsigned char d[EXTRA], const char *name, int type)
 /* Reads one attribute of all points. */
 static void read_values(const char *name, const char *attribute, double value[N])
 {
-    CLOSED_BY(close_scan) sp_scan *scan;
+    CLOSED_BY(sp_scan_done) sp_scan *scan;
     CLOSED_BY(sp_scan_points_destroy) sp_scan_points p = {0};
 
     OK(sp_scan_open(&scan, name, NULL));
@@ -152,7 +152,7 @@ TEST(numbers_that_stand_for_no_value_are_not_values)
                              : cases[i].bytes == 2 ? (const void *)whole
                                                    : (const void *)small;
         const char *const attribute = "a";
-        CLOSED_BY(close_scan) sp_scan *scan;
+        CLOSED_BY(sp_scan_done) sp_scan *scan;
         CLOSED_BY(sp_scan_points_destroy) sp_scan_points p = {0};
         unsigned char d[EXTRA];
 
@@ -207,7 +207,7 @@ static sp_status get_half(const void *from, int64_t first, int64_t n, int32_t *c
 static void write_copy(const char *from, const char *to, const int32_t code[N],
                        const char *added, bool is_float)
 {
-    CLOSED_BY(close_scan) sp_scan *scan;
+    CLOSED_BY(sp_scan_done) sp_scan *scan;
     sp_scan_added field = {.is_float = is_float};
     const sp_scan_labels labels = {.n = N,
                                    .n_added = added ? 1 : 0,
@@ -358,7 +358,7 @@ TEST(classes_of_the_compatibility_mode_are_read_and_written)
     const int32_t others[N] = {40, 6, 200, SP_SCAN_KEEP};
     const uint8_t wide[N] = {0, 40, 0, 200};
     unsigned char d[EXTRA], nothing[8] = {0};
-    CLOSED_BY(close_scan) sp_scan *scan;
+    CLOSED_BY(sp_scan_done) sp_scan *scan;
 
     describe(d, "LAS 1.4 classification", 1);
     begin(227);

@@ -7,7 +7,7 @@ static const char *unit_of(const char *text)
 {
     static char unit[32];
     CLOSED_BY(sp_scan_points_destroy) sp_scan_points p = {0};
-    CLOSED_BY(close_scan) sp_scan *scan;
+    CLOSED_BY(sp_scan_done) sp_scan *scan;
 
     scan_write_text("n.csv", text);
     if (sp_scan_open(&scan, "n.csv", NULL) != SP_OK)
@@ -98,7 +98,7 @@ TEST(two_labels_are_remarked)
                  {"x,y,z,a,intensity", false}};
 
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        CLOSED_BY(close_scan) sp_scan *scan;
+        CLOSED_BY(sp_scan_done) sp_scan *scan;
         char text[128];
 
         snprintf(text, sizeof text, "%s\n1,2,3,4,5\n", files[i].names);
@@ -128,7 +128,7 @@ TEST(a_wrong_count_is_remarked)
 
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         CLOSED_BY(sp_scan_points_destroy) sp_scan_points p = {0};
-        CLOSED_BY(close_scan) sp_scan *scan;
+        CLOSED_BY(sp_scan_done) sp_scan *scan;
 
         scan_write_text("c.pts", files[i].text);
         OK(sp_scan_open(&scan, "c.pts", NULL));

@@ -87,7 +87,7 @@ static sp_scan *open_scan(const char *name, int n_threads)
 static void check_write(const char *from, const char *ending, int n, int n_threads)
 {
     char want[16], found[16], text[MOST][16], *path[MOST];
-    CLOSED_BY(close_scan) sp_scan *scan = open_scan(from, n_threads);
+    CLOSED_BY(sp_scan_done) sp_scan *scan = open_scan(from, n_threads);
     const asked all = {.n = 1, .n_parts = 1};
     sp_scan_labels labels = labels_of(scan, &all);
     int64_t section;
@@ -140,7 +140,7 @@ TEST(laz_is_divided_between_chunks)
 /* Reads part by part and compares with the whole. */
 static void check_read(const char *name, int n_parts, int n_threads, bool is_divided)
 {
-    CLOSED_BY(close_scan)
+    CLOSED_BY(sp_scan_done)
     sp_scan *whole = open_scan(name, 1), *some = open_scan(name, n_threads);
     CLOSED_BY(sp_scan_points_destroy) sp_scan_points want = {0}, got = {0};
     int64_t row = 0;

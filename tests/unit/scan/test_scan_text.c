@@ -12,7 +12,7 @@ static void check_points(const char *text, const sp_scan_options *options)
                                       {-3, 1e3, 0.125, 101}};
     const char *intensity = "intensity";
     CLOSED_BY(sp_scan_points_destroy) sp_scan_points p = {0};
-    CLOSED_BY(close_scan) sp_scan *scan;
+    CLOSED_BY(sp_scan_done) sp_scan *scan;
 
     scan_write_text("a.csv", text);
     OK(sp_scan_open(&scan, "a.csv", options));
@@ -224,7 +224,7 @@ TEST(packed_colours_are_unpacked)
 
     for (size_t k = 0; k < sizeof at / sizeof *at; k++) {
         CLOSED_BY(sp_scan_points_destroy) sp_scan_points p = {0};
-        CLOSED_BY(close_scan) sp_scan *scan;
+        CLOSED_BY(sp_scan_done) sp_scan *scan;
         const char *name;
         char kind;
         int size;
@@ -257,8 +257,8 @@ TEST(a_copy_does_not_round_whole_numbers)
     static const sp_scan_options without = {.columns = "x,y,z,-,w,label"};
     const int32_t code[] = {7, 8};
     const sp_scan_labels labels = {.n = 2, .get = scan_get_codes, .from = code};
-    CLOSED_BY(close_scan) sp_scan *whole = NULL;
-    CLOSED_BY(close_scan) sp_scan *less = NULL;
+    CLOSED_BY(sp_scan_done) sp_scan *whole = NULL;
+    CLOSED_BY(sp_scan_done) sp_scan *less = NULL;
 
     scan_write_text("a.csv", "x,y,z,id,w,label\n1,2,3,9007199254740994,5,1\n"
                              "1, 2 ,3 , -9007199254740993, 9007199254740993.,1\n");

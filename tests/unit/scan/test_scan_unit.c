@@ -37,7 +37,7 @@ static void write_las(const char *text, const uint16_t *keys, size_t n_keys)
 static void is_unit(const char *text, const uint16_t *keys, size_t n_keys,
                     const char *unit)
 {
-    CLOSED_BY(close_scan) sp_scan *scan;
+    CLOSED_BY(sp_scan_done) sp_scan *scan;
 
     write_las(text, keys, n_keys);
     OK(sp_scan_open(&scan, "u.las", NULL));
@@ -100,7 +100,7 @@ TEST(lengths_from_the_centre_of_the_earth_are_no_degrees)
     uint16_t keys[] = {1, 1, 0, 2, 1024, 0, 1, 3, 2048, 0, 1, 4978};
 
     for (int i = 0; i < 4; i++) {
-        CLOSED_BY(close_scan) sp_scan *scan;
+        CLOSED_BY(sp_scan_done) sp_scan *scan;
 
         if (i < 3)
             of_text(texts[i], "metre");
@@ -119,7 +119,7 @@ TEST(lengths_from_the_centre_of_the_earth_are_no_degrees)
 /* z of the scan's point, which is 5 in the file, with an option. */
 static sp_status read_z(sp_scan_z_unit z_unit, double *z)
 {
-    CLOSED_BY(close_scan) sp_scan *scan;
+    CLOSED_BY(sp_scan_done) sp_scan *scan;
     CLOSED_BY(sp_scan_points_destroy) sp_scan_points p = {0};
 
     SP_TRY(sp_scan_open(&scan, "u.las", &(sp_scan_options){.z_unit = z_unit}));
@@ -255,7 +255,7 @@ TEST(extended_records_name_the_units)
     double z;
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        CLOSED_BY(close_scan) sp_scan *scan;
+        CLOSED_BY(sp_scan_done) sp_scan *scan;
 
         write_las(cases[i].text, cases[i].text ? NULL : keys, n);
         extend_records();
@@ -313,7 +313,7 @@ TEST(sizes_of_units_are_read)
     const double doubles[] = {7, 0.3048};
     static unsigned char b[1024];
     size_t at = add_vlr(b, HEADER, KEYS, keys, sizeof keys);
-    CLOSED_BY(close_scan) sp_scan *scan;
+    CLOSED_BY(sp_scan_done) sp_scan *scan;
 
     at = add_vlr(b, at, 34736, doubles, sizeof doubles);
     scan_put_las(b, &(scan_las){2, 0, (int64_t)at, 2, POINT, 1, 0.01});
@@ -341,7 +341,7 @@ TEST(records_name_the_code_of_the_system)
     uint16_t keys[] = {1, 1, 0, 2, 1024, 0, 1, 1, 3072, 0, 1, 2154};
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        CLOSED_BY(close_scan) sp_scan *scan;
+        CLOSED_BY(sp_scan_done) sp_scan *scan;
 
         write_las(cases[i].text, cases[i].text ? NULL : keys,
                   sizeof keys / sizeof *keys);
