@@ -51,7 +51,7 @@ enum { SP_ERROR_MESSAGE = 1024, SP_ERROR_TRACE = 512 };
 typedef struct sp_error_record {
     sp_status code;
     char message[SP_ERROR_MESSAGE];
-    char trace[SP_ERROR_TRACE]; /* "src/a.c:1 f < src/b.c:2 g", innermost first */
+    char trace[SP_ERROR_TRACE]; /* "FILE:1 f < FILE:2 g", innermost first */
     bool is_internal; /* the program is at fault: no input, machine or peer is */
 } sp_error_record;
 

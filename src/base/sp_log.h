@@ -98,7 +98,7 @@ void sp_log_warn0(const char *format, ...) __attribute__((format(printf, 1, 2)))
  * The position in the run is printed if sp_log_position has stated it. A message of
  * several lines is indented from the second. With SP_TRACE=1 in the environment, and
  * for an internal error always, one more line has the code and the positions in the
- * source: "  SP_EDATA at src/a.c:12 f < src/b.c:34 g". */
+ * source: "  SP_EDATA at FILE:12 f < FILE:34 g". */
 void sp_log_error(const sp_error_record *record);
 
 /* A date and time of day in UTC, as "2026-11-22T21:24:00Z". time_s: seconds since 1970.

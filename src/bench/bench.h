@@ -1,7 +1,7 @@
 /* spbench: the speed of operations, plans, steps, reading and all-reduce, each compared
  * with a ceiling of this machine that is measured in the same run.
  *
- *     bench_main --options, ranks--> bench_device_open --> bench_ceilings_open
+ *     main       --options, ranks--> bench_device_open --> bench_ceilings_open
  *                                                          first rows: the machine
  *         --> a command: for each job
  *               bench_measure:  [ ceiling, job ] x repeats --> median, spread
@@ -268,7 +268,7 @@ sp_status bench_sums(bench *b);
 /* ---- the commands ----
  * They print their rows as they measure them. step, eval and reduce are
  * collective; the others run on one rank. bench_open precedes them, and
- * bench_device_open all but those with has_own in bench_main.c, which open a device
+ * bench_device_open all but those with has_own in spbench.c, which open a device
  * themselves. They return the errors of the timed work, SP_EUSAGE for options that do
  * not fit, and SP_ENUMERIC for a rate above its ceiling; b->is_reported is true if the
  * failure was printed. */

@@ -137,7 +137,7 @@ typedef struct sp_cpu_isa {
     X(norm_grad_sums) X(norm_grad_apply) X(relu) X(relu_grad) X(dropout) X(add)
 #define SP_CPU_FP32(X)                                                                 \
     X(loss) X(sgd) X(adamw) X(sum_squares) X(stream) X(update) X(read)
-/* The type of such a function: SP_CPU_KERNEL(add) sp_avx2_add; declares one. */
+/* The type of such a function: SP_CPU_KERNEL(add) add; declares one. */
 #define SP_CPU_KERNEL(slot) __typeof__(*((sp_cpu_isa *)0)->slot)
 
 /* A version is in the build if config.h lists it in SP_CPU_ISAS. */

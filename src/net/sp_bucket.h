@@ -25,7 +25,7 @@
 /* The numbers that travel with the gradient: after sp_bucket_wait the sums over ranks
  * and micro-batches. The counts are whole numbers below 2^53, which a double sums
  * exactly in any order. One more count is a member here, a double, which
- * sp_buckets_begin clears and compute() of train/sp_step.c adds to for each
+ * sp_buckets_begin clears and step_compute of sp_step.c adds to for each
  * micro-batch; sp_step_result.sum has its sum. */
 typedef struct sp_tail {
     double loss_sum, weight_sum; /* sum w * l, sum w over labelled voxels */

@@ -21,7 +21,7 @@ enum {
     MOST_BYTES = 1 << 20 /* of a record that is read */
 };
 
-/* The two units, as sp_scan_unit and sp_scan_z_unit_name give them. */
+/* The two units: of x and y, as sp_scan_unit gives it, and of z. */
 enum { PLANE, HEIGHT, N_UNITS };
 typedef struct las_units {
     const char *name[N_UNITS]; /* NULL: not known */

@@ -1,6 +1,6 @@
 /* The commands of sptrain that run a network, and the flow of a training run.
  *
- *     sp_main      --> sp_train                                       (sp_train.c)
+ *     main         --> sp_train                                       (sp_train.c)
  *       setup:         sp_trainer_open                              (sp_trainer.c)
  *                        sp_device, sp_data_sets, sp_network, sp_learner,
  *                        sp_evaluator                                   (src/api)

@@ -10,8 +10,8 @@
  *     compare   two scans, or folders of scans --vox_compare_*--> scores
  *     view      shard, predictions or scan --vox_view_load_*--> points --> picture
  *
- * vox_options reads the command line of convert and apply; vox_main starts the ranks
- * and calls one of the functions below.
+ * vox_options reads the command line of convert and apply; main of spvox.c starts the
+ * ranks and calls one of the functions below.
  *
  * Each command is collective over the ranks of comm, gets the command's own arguments
  * (argv[0] is its name) and answers --help itself. SP_EUSAGE: options that do not fit;

@@ -2,8 +2,8 @@
  *
  *     paths A, B --vox_compare_list--> pairs of files      (rank 0, for all ranks)
  *     pair  --vox_compare_pair--> counts of (code of A, code of B), a rank per file
- *     counts of all ranks --vox_score_add--> confusion of a file, and of all
- *                         --vox_score_of--> IoU, precision, recall, F1, kappa
+ *     counts of all ranks --vox_score_of--> confusion, IoU, precision, recall, F1, kappa
+ *                                           of a file, and of all
  *
  * A is the truth. Points are matched by their order if all coordinates agree, else by
  * position or by a field, as asked for. */
