@@ -291,6 +291,14 @@ static struct stat place_of(const char *path)
     return st;
 }
 
+static int by_place(const void *a, const void *b)
+{
+    const struct stat *x = a, *y = b;
+
+    return x->st_dev != y->st_dev ? (x->st_dev > y->st_dev ? 1 : -1)
+                                  : (x->st_ino > y->st_ino) - (x->st_ino < y->st_ino);
+}
+
 /* No output may be one of the scans: its classes, or the scan, would be lost. */
 static sp_status check_scans(const label_files *f, const label_options *o)
 {
@@ -302,18 +310,19 @@ static sp_status check_scans(const label_files *f, const label_options *o)
     SP_TRY(SP_NEW(&scan, n, "scans"));
     for (int i = 0; i < f->n; i++)
         scan[i] = place_of(o->vox.input[i]);
-    for (int i = 0; i < f->n && rc == SP_OK; i++) {
+    qsort(scan, n, sizeof *scan, by_place);
+    for (int i = 0, k = 0; i < f->n && rc == SP_OK; i++) {
         struct stat st = {0};
 
         if (!f->file[i].is_skipped)
             st = place_of(path_of(f->dir, f->file[i].name, "", path));
-
-        for (int k = 0; st.st_ino && k < f->n && rc == SP_OK; k++)
-            if (scan[k].st_dev == st.st_dev && scan[k].st_ino == st.st_ino)
-                rc = SP_FAIL(SP_EUSAGE,
-                             "%s: the output %s would replace this scan; choose "
-                             "another --out",
-                             o->vox.input[k], path);
+        if (!st.st_ino || !bsearch(&st, scan, n, sizeof *scan, by_place))
+            continue;
+        while (k + 1 < f->n && !sp_file_is_same(o->vox.input[k], path))
+            k++;
+        rc = SP_FAIL(SP_EUSAGE,
+                     "%s: the output %s would replace this scan; choose another --out",
+                     o->vox.input[k], path);
     }
     free(scan);
     return rc;

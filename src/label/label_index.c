@@ -28,6 +28,24 @@ bool label_index_stamp(const char *path, char text[64])
     return true;
 }
 
+/* By path and stamp. */
+static int by_stamp(const void *a, const void *b)
+{
+    const label_index_entry *x = a, *y = b;
+    const int order = strcmp(x->path, y->path);
+
+    return order ? order : strcmp(x->stamp, y->stamp);
+}
+
+/* By path; those that this run has found are the last ones of a path. */
+static int by_path(const void *a, const void *b)
+{
+    const label_index_entry *x = a, *y = b;
+    const int order = strcmp(x->path, y->path);
+
+    return order ? order : x->is_found - y->is_found;
+}
+
 /* Appends an entry; owns its path afterwards. */
 static sp_status index_add(label_index *x, label_index_entry entry)
 {
@@ -81,6 +99,9 @@ sp_status label_index_read(label_index *x, const char *path)
         line = is_last ? end : end + 1;
     }
     free(text);
+    x->n_read = x->n;
+    if (x->n > 0)
+        qsort(x->entry, (size_t)x->n, sizeof *x->entry, by_stamp);
     return rc;
 }
 
@@ -120,21 +141,22 @@ end:
 sp_status label_index_find(label_index *x, sp_scan *scan, int64_t *n_points,
                            vox_extent *extent)
 {
-    label_index_entry e = {0};
     char whole[PATH_MAX];
+    label_index_entry e = {.path = whole, .is_found = true}, *known = NULL;
     double low[3], high[3];
 
     assert(x && scan && n_points && extent);
     *n_points = sp_scan_count(scan);
     if (!realpath(sp_scan_path(scan), whole) || !label_index_stamp(whole, e.stamp))
         return SP_FAIL(SP_EIO, "%s: cannot be found any more", sp_scan_path(scan));
-    for (int64_t i = x->n - 1; i >= 0; i--)
-        if (strcmp(x->entry[i].path, whole) == 0 &&
-            strcmp(x->entry[i].stamp, e.stamp) == 0) {
-            *n_points = x->entry[i].n_points;
-            *extent = x->entry[i].extent;
-            return SP_OK;
-        }
+    if (x->n_read > 0)
+        known = bsearch(&e, x->entry, (size_t)x->n_read, sizeof e, by_stamp);
+    if (known) {
+        known->is_found = true;
+        *n_points = known->n_points;
+        *extent = known->extent;
+        return SP_OK;
+    }
     e.n_points = *n_points;
     if (sp_scan_extent(scan, low, high))
         e.extent = (vox_extent){{low[0], low[1]}, {high[0], high[1]}};
@@ -147,16 +169,7 @@ sp_status label_index_find(label_index *x, sp_scan *scan, int64_t *n_points,
     return index_add(x, e);
 }
 
-/* Is there a later entry of the same path? */
-static bool index_is_replaced(const label_index *x, int64_t i)
-{
-    for (int64_t k = i + 1; k < x->n; k++)
-        if (strcmp(x->entry[k].path, x->entry[i].path) == 0)
-            return true;
-    return false;
-}
-
-sp_status label_index_write(const label_index *x, const char *path)
+sp_status label_index_write(label_index *x, const char *path)
 {
     char *text = NULL;
     size_t bytes = 0;
@@ -169,10 +182,12 @@ sp_status label_index_write(const label_index *x, const char *path)
     if (!to)
         return SP_FAIL(SP_EMEM, "%s: no memory to write it", path);
     fputs(INDEX_HEAD, to);
+    qsort(x->entry, (size_t)x->n, sizeof *x->entry, by_path);
     for (int64_t i = 0; i < x->n; i++) {
         const label_index_entry *e = &x->entry[i];
 
-        if (!index_is_replaced(x, i) && !strchr(e->path, '\n'))
+        if ((i + 1 == x->n || strcmp(e->path, e[1].path) != 0) &&
+            !strchr(e->path, '\n'))
             fprintf(to, "%s %" PRId64 " %.17g %.17g %.17g %.17g %s\n", e->stamp,
                     e->n_points, e->extent.low[0], e->extent.low[1], e->extent.high[0],
                     e->extent.high[1], e->path);

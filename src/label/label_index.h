@@ -15,13 +15,14 @@ typedef struct label_index_entry {
     char stamp[64]; /* length and time of the file */
     int64_t n_points;
     vox_extent extent;
-    char *path; /* absolute */
+    char *path;    /* absolute */
+    bool is_found; /* by this run, so no earlier entry of the path counts */
 } label_index_entry;
 
 /* All zero: empty. */
 typedef struct label_index {
-    int64_t n;
-    label_index_entry *entry;
+    int64_t n, n_read;        /* entries; those of the file, which come first, sorted */
+    label_index_entry *entry; /* [n] */
     bool is_changed;
 } label_index;
 
@@ -34,8 +35,9 @@ void label_index_free(label_index *index);
  * read. Errors of reading the scan. */
 sp_status label_index_find(label_index *index, sp_scan *scan, int64_t *n_points,
                            vox_extent *extent);
-/* Writes the file if something has changed; path NULL does nothing. SP_EIO. */
-sp_status label_index_write(const label_index *index, const char *path);
+/* Writes the file if something has changed, and sorts the entries, so that no search
+ * follows; path NULL does nothing. SP_EIO; SP_EMEM. */
+sp_status label_index_write(label_index *index, const char *path);
 /* Words the length and the time of a file. False: it is no regular file. */
 bool label_index_stamp(const char *path, char text[64]);
 

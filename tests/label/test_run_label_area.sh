@@ -93,6 +93,14 @@ cmp -s index.txt changed.txt && fail "the index lacks the extent"
 rm -rf indexed
 label 1 four indexed --buffer 18 --index index.txt
 same_files tiles2 indexed "with the index of before"
+# Lines of earlier states of the scans are found by none, and dropped by the next writer.
+sed -n '2,$s/^[0-9]* /1 /p' index.txt >stale.txt
+cat stale.txt >>index.txt
+touch -d '2021-01-01' four/b.txt
+label 1 four indexed --buffer 18 --index index.txt
+same_files tiles2 indexed "with stale lines in the index"
+test "$(wc -l <index.txt)" = 5 || fail "stale lines: the index has $(wc -l <index.txt)"
+grep -q '^1 ' index.txt && fail "stale lines are kept"
 echo junk >index.txt
 run 1 3 label r four/*.txt --out x --buffer 18 --index index.txt
 says err 'index.txt: is no index of scans'
