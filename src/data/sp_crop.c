@@ -50,14 +50,6 @@ bool sp_crop_is_vague(const sp_config *config)
 
 /* ---- rows ---- */
 
-/* A row's position in stored voxels. */
-static double crop_place_of(const sp_sample *s, int64_t row, int axis)
-{
-    const double inside = s->subvoxel ? (s->subvoxel[3 * row + axis] + 0.5) / 256 : 0.5;
-
-    return s->coords[3 * row + axis] + inside;
-}
-
 static void crop_move_row(sp_sample *s, int64_t from, int64_t to, int c)
 {
     if (from == to)
@@ -79,7 +71,7 @@ bool sp_crop_is_within(const sp_doubles *range, double voxel_size, const sp_samp
 
     assert(range->n == 6 && 0 <= row && row < s->n);
     for (int a = 0; a < 3; a++) {
-        const double x = crop_place_of(s, row, a) * voxel_size + s->origin[a];
+        const double x = sp_sample_position(s, row, a) * voxel_size + s->origin[a];
 
         is_inside = is_inside && range->at[a] <= x && x < range->at[a + 3];
     }
@@ -119,7 +111,7 @@ static crop_shape crop_make_shape(const sp_config *config, double voxel_size,
                             : shape.is_sphere ? 2 * size->at[0]
                                               : size->at[a];
 
-        shape.centre[a] = crop_place_of(s, row, a);
+        shape.centre[a] = sp_sample_position(s, row, a);
         shape.weight[a] = edge > 0 ? 2 * voxel_size / edge : 0;
     }
     return shape;
@@ -132,7 +124,7 @@ static double crop_distance(const crop_shape *shape, const sp_sample *s, int64_t
 
     for (int a = 0; a < 3; a++) {
         const double d =
-            (crop_place_of(s, row, a) - shape->centre[a]) * shape->weight[a];
+            (sp_sample_position(s, row, a) - shape->centre[a]) * shape->weight[a];
 
         sum += d * d;
         most = fmax(most, fabs(d));

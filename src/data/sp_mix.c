@@ -304,9 +304,7 @@ static poles find_poles(const sp_mixer *m, bool is_laser, const sp_sample *own,
 /* The place of a row relative to the pole, in stored voxels. */
 static double place_of(const sp_sample *s, int64_t row, int axis, const double pole[3])
 {
-    const double inside = s->subvoxel ? (s->subvoxel[3 * row + axis] + 0.5) / 256 : 0.5;
-
-    return s->coords[3 * row + axis] + inside - pole[axis];
+    return sp_sample_position(s, row, axis) - pole[axis];
 }
 
 /* The work of mixing two scans. */

@@ -53,13 +53,6 @@ typedef struct paste_work {
     double voxel_size;
 } paste_work;
 
-static double paste_position(const sp_sample *s, int64_t row, int axis)
-{
-    const double inside = s->subvoxel ? (s->subvoxel[3 * row + axis] + 0.5) / 256 : 0.5;
-
-    return s->coords[3 * row + axis] + inside;
-}
-
 static paste_box paste_box_of(const sp_sample *s, int64_t n)
 {
     paste_box b = {{INFINITY, INFINITY, INFINITY}, {-INFINITY, -INFINITY, -INFINITY}};
@@ -80,7 +73,8 @@ static paste_box paste_turned_box(const sp_sample *object, double cosine, double
     b.lo[0] = b.lo[1] = INFINITY;
     b.hi[0] = b.hi[1] = -INFINITY;
     for (int64_t i = 0; i < object->n; i++) {
-        const double x = paste_position(object, i, 0), y = paste_position(object, i, 1);
+        const double x = sp_sample_position(object, i, 0),
+                     y = sp_sample_position(object, i, 1);
         const double at[2] = {floor(cosine * x - sine * y),
                               floor(sine * x + cosine * y)};
 
@@ -196,7 +190,8 @@ static void paste_rows(const paste_work *w, const sp_sample *object,
 
     for (int64_t i = 0; i < object->n; i++) {
         const int64_t to = s->n++;
-        const double x = paste_position(object, i, 0), y = paste_position(object, i, 1);
+        const double x = sp_sample_position(object, i, 0),
+                     y = sp_sample_position(object, i, 1);
         const double at[2] = {p->cosine * x - p->sine * y, p->sine * x + p->cosine * y};
 
         for (int k = 0; k < 2; k++)

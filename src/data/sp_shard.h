@@ -129,6 +129,15 @@ typedef struct sp_sample {
     struct sp_sample_buffers *own;
 } sp_sample;
 
+/* The position of a row along an axis, in units of the shard's voxel size: the middle of
+ * its subvoxel, or of the voxel. */
+static inline double sp_sample_position(const sp_sample *s, int64_t row, int axis)
+{
+    const double inside = s->subvoxel ? (s->subvoxel[3 * row + axis] + 0.5) / 256 : 0.5;
+
+    return s->coords[3 * row + axis] + inside;
+}
+
 /* The parts of a sample that sp_sample_read reads. */
 typedef struct sp_sample_request {
     const int *columns; /* [n_columns] feature columns in the order wanted; NULL: all */

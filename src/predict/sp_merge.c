@@ -29,10 +29,7 @@ void sp_merge_weigh(const sp_sample *s, double voxel_size, const sp_block *block
         double w = 1;
 
         for (int a = 0; block && a < 2; a++) {
-            const double inside =
-                s->subvoxel ? (s->subvoxel[3 * i + a] + 0.5) / 256 : 0.5;
-            const double x =
-                s->origin[a] + (s->coords[3 * i + a] + inside) * voxel_size;
+            const double x = s->origin[a] + sp_sample_position(s, i, a) * voxel_size;
 
             w *= fade(x, block->low[a], block->high[a], block->margin);
         }
