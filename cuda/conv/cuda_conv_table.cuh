@@ -35,12 +35,12 @@ template <int BM> struct conv_table {
     typedef std::conditional_t<(BM > 128), uint16_t, uint8_t> group_bits;
     int32_t in[CONV_WORD][BM]; /* input row, -1: absent */
     int32_t out[BM];           /* output row, -1 if absent */
-    uint32_t has[CONV_WORD];   /* bit i: group i of 16 rows has the offset */
+    uint32_t has[BM / 16];     /* bit k: a row of the 16 has offset k */
     int n;                     /* offsets present */
     /* The offsets present, rising; halved where two share a unit. Zeros follow the last
      * one, so that two more may be read ahead. */
     uint8_t offset[CONV_WORD + 2];
-    group_bits groups[CONV_WORD + 2]; /* has of offset[i] */
+    group_bits groups[CONV_WORD + 2]; /* bit g: group g of 16 rows has offset[i] */
     static_assert(BM / 16 <= 8 * sizeof(group_bits), "a bit for each group");
 };
 
@@ -90,33 +90,36 @@ template <class T> struct conv_rows {
         }
     }
 
-    __device__ int offsets_of(int word) const
-    {
-        return min((int)CONV_WORD, a.K - CONV_WORD * word);
-    }
-
     /* Fills the table for one word. Call it after a barrier; it ends with one. */
     __device__ void fill_table(int word)
     {
-        const int n = (offsets_of(word) + 1) / 2 * 2 * T::BM;
+        static_assert(CONV_WORD * T::BM % (T::THREADS * 4) == 0, "whole rounds");
 
-        for (int e = tid * 4; e < n; e += T::THREADS * 4)
-            *(int4 *)(&t.in[0][0] + e) = make_int4(-1, -1, -1, -1);
+#pragma unroll
+        for (int e = 0; e < CONV_WORD * T::BM; e += T::THREADS * 4)
+            *(int4 *)(&t.in[0][0] + e + tid * 4) = make_int4(-1, -1, -1, -1);
         __syncthreads();
         for (int r = tid; r < T::BM; r += T::THREADS) {
             const int32_t i = t.out[r];
+            uint32_t has = 0;
 
-            if (i < 0)
-                continue;
-            if (a.mask)
-                look_up(word, i, r);
-            else
+            if (i >= 0 && a.mask) {
+                has = look_up(word, i, r);
+            } else if (i >= 0) {
                 t.in[0][r] = i;
+                has = 1;
+            }
+#pragma unroll
+            for (int d = 1; d < 16; d *= 2)
+                has |= __shfl_xor_sync(~0u, has, d);
+            if (lane % 16 == 0)
+                t.has[r / 16] = has;
         }
         __syncthreads();
     }
 
-    __device__ void look_up(int word, int32_t i, int r)
+    /* Returns the row's mask. */
+    __device__ uint32_t look_up(int word, int32_t i, int r)
     {
         const uint32_t *mask = a.mask + i;
         const int32_t *nbr = a.nbr + a.first[i];
@@ -125,38 +128,30 @@ template <class T> struct conv_rows {
             nbr += __popc(*mask);
         for (uint32_t left = *mask; left; left &= left - 1)
             t.in[__ffs((int)left) - 1][r] = *nbr++;
+        return *mask;
     }
 
     /* Lists the offsets that any row has. Ends with a barrier. */
-    __device__ void list_offsets(int word)
+    __device__ void list_offsets(int)
     {
-        list_offsets(word, [](unsigned own) { return own; });
+        list_with([](unsigned own) { return own; });
     }
 
     /* with(own), called by all threads, gives the offsets to list: the block's (warp 0
      * passes them as bits) and others that no row has. */
-    template <class F> __device__ void list_offsets(int word, const F &with)
+    template <class F> __device__ void list_with(const F &with)
     {
-        uint32_t has = 0;
+        const int k = a.is_shared ? 2 * lane : lane; /* the lane's first offset */
+        uint32_t groups = 0;
         unsigned there = 0;
 
-        for (int k = warp; k < CONV_WORD; k += T::WARPS) {
-            uint32_t groups = 0;
-
-            for (int g = 0; k < offsets_of(word) && g < T::BM / 16; g += 2) {
-                const unsigned rows =
-                    __ballot_sync(0xffffffffu, t.in[k][g * 16 + lane] >= 0);
-                groups |= ((rows & 0xffff) != 0) << g | (rows >> 16 != 0) << (g + 1);
-            }
-            if (lane == 0)
-                t.has[k] = groups;
-        }
-        __syncthreads();
         if (warp == 0) {
-            has = !a.is_shared           ? t.has[lane]
-                  : lane < CONV_WORD / 2 ? t.has[2 * lane] | t.has[2 * lane + 1]
-                                         : 0;
-            there = __ballot_sync(0xffffffffu, has != 0);
+#pragma unroll
+            for (int g = 0; g < T::BM / 16; g++) {
+                const uint32_t has = t.has[g], next = a.is_shared ? has >> 1 : 0;
+                groups |= (k < CONV_WORD ? (has | next) >> k & 1 : 0) << g;
+            }
+            there = __ballot_sync(0xffffffffu, groups != 0);
         }
         there = with(there);
         if (warp == 0) {
@@ -164,7 +159,7 @@ template <class T> struct conv_rows {
 
             if (there >> lane & 1) {
                 t.offset[at] = (uint8_t)lane;
-                t.groups[at] = (typename conv_table<T::BM>::group_bits)has;
+                t.groups[at] = (typename conv_table<T::BM>::group_bits)groups;
             }
             for (int e = __popc(there) + lane; e < CONV_WORD + 2; e += 32) {
                 t.offset[e] = 0;

@@ -232,7 +232,7 @@ template <class T, bool IS_WHOLE> struct wgmma_block : conv_rows<T> {
             (wgmma_barriers<T::STAGES, T::CLUSTER> *)(stages + T::BARRIERS);
         uint32_t *const there = b->there[word & 1];
 
-        rows::list_offsets(word, [&](unsigned own) {
+        rows::list_with([&](unsigned own) {
             if (word == 0)
                 sp_cluster_wait(); /* the other blocks have begun */
             if (warp == 0 && lane < T::CLUSTER)
