@@ -69,6 +69,7 @@ template <int BM_, int BN_, int WM_, int WN_, int BLOCKS_> struct conv_tile {
         CHUNKS = CUDA_STAGE_ROW / CUDA_CHUNK_BYTES, /* of a row of a stage */
         AT_ONCE = THREADS / CHUNKS,                 /* rows copied at a time */
         IS_BULK = 0,
+        PARTS = 1, /* of a k-tile */
         STAGE_BYTES = (BM + BN) * CUDA_STAGE_ROW,
         PITCH = NT * 8 + 8,           /* row of a warp's results in the epilogue */
         COLUMNS = (NT * 8 + 31) / 32, /* columns that a lane sums */

@@ -2,7 +2,7 @@
  *
  *     weights --> cuda_conv_pack.cu, and the update of cuda_optim.cu
  *                                           |  packed: [units][n], or for wgmma
- *                                           |  [k-tiles][n][8 chunks]
+ *                                           |  [parts of k-tiles][n]
  *     x, map --> cuda_conv.cu               |  mma.sync (bf16, tf32) or fp32 FMA
  *            \-> cuda_conv_wgmma.cu         |  wgmma: wide bf16 layers on sm_90
  *                  cuda_conv_table.cuh      |  offsets and input rows of a tile
@@ -19,14 +19,14 @@
  *                        timed when the backend is opened, for 32, 64 .. 256 channels
  *                        at three numbers of rows, else by cuda_tile_by_formula
  *     fp32, narrow rows  launch_narrow of cuda_conv.cu; cuda_fewest_columns
- *     wgmma              narrow, wide of cuda_conv_wgmma.cu; cuda_wgmma_choose
+ *     wgmma              launch_tiled of cuda_conv_wgmma.cu; cuda_wgmma_choose
  *     weight gradient    launches of cuda_wgrad.cu; cuda_wgrad_square, and with wgmma
  *                        cuda_wgrad_choose
  * tests/tools/cuda_code.py has limits for the machine code of each, and
  * tests/results/code-sm_90.txt shows it. All of them form the sums of batch norm by
  * CUDA_TILE_ROWS rows, so that no bit depends on the tile. The packed weights
  * [units][n], n the channels of the result, depend on precision, offsets, widths and
- * be->is_wgmma, never on the tile; weights that cuda_wgmma_is_tiled accepts are
+ * be->is_wgmma, never on the tile; weights with whole k-tiles (cuda_wgmma_tiled) are
  * swizzled for bulk copies in bf16 if wgmma is used.
  *
  * A unit is the slice of the inner dimension that one instruction of the tensor cores

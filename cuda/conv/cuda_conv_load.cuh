@@ -13,7 +13,8 @@
  *                    reads the next offset's rows before it needs them, so that a
  *                    k-tile costs an address and a copy for each chunk. With T::IS_BULK
  *                    it copies only A and reports where the k-tile's weights are; they
- *                    are packed by k-tiles then (cuda_conv_pack.cu).
+ *                    are packed by k-tiles then (cuda_conv_pack.cu). A k-tile may have
+ *                    T::PARTS parts, whose A [BM] lie one after another.
  *   conv_load_any    Any number of channels and any pitch. Each k-tile looks up its
  *                    offset and its rows.
  */
@@ -39,7 +40,8 @@ template <class T> struct conv_load {
         UNITS = T::CHUNKS / 2,              /* units of a k-tile */
         A_ROWS = T::BM / T::AT_ONCE,        /* rows of A and of B of a thread */
         B_ROWS = (T::BN + T::AT_ONCE - 1) / T::AT_ONCE, /* or one fewer */
-        A_STEP = T::AT_ONCE * ROW /* bytes of a stage between two rows of a thread */
+        A_STEP = T::AT_ONCE * ROW, /* bytes of a stage between two rows of a thread */
+        A_PART = T::BM * ROW       /* and between two parts of a row */
     };
     static_assert(T::AT_ONCE % 8 == 0, "a thread's rows have one swizzle");
 
@@ -90,10 +92,10 @@ template <class T, int BYTES> struct conv_load_whole : conv_load<T> {
 
     /* This thread's input rows at the current offset and at the next, -1: absent. */
     int32_t from[base::A_ROWS], next[base::A_ROWS];
-    int entry;             /* of the next offset in the table */
-    int offset, after;     /* the next offset, and the one after it */
-    int left, deep;        /* k-tiles left of the current offset; of every offset */
-    const char *x;         /* this thread's chunk of row 0 of x */
+    int entry;         /* of the next offset in the table */
+    int offset, after; /* the next offset, and the one after it */
+    int left, deep;    /* k-tiles left of the current offset; of every offset */
+    const char *x;     /* this thread's chunk of row 0 of x */
     /* The weights of the next k-tile: this thread's chunk, or the number of a row of
      * packed weights where bulk copies bring them (IS_BULK). */
     std::conditional_t<T::IS_BULK, unsigned, const char *> w, w_word;
@@ -105,9 +107,9 @@ template <class T, int BYTES> struct conv_load_whole : conv_load<T> {
     {
         entry = 0;
         left = 0;
-        deep = (int)(a.units / base::UNITS);
+        deep = (int)(a.units / (T::PARTS * base::UNITS));
         if constexpr (T::IS_BULK) {
-            of_tile = (unsigned)a.y.c;
+            of_tile = T::PARTS * (unsigned)a.y.c;
             of_offset = (unsigned)deep * of_tile;
             w_word = (unsigned)(word * CONV_WORD) * of_offset + (unsigned)column0;
         } else {
@@ -160,11 +162,14 @@ template <class T, int BYTES> struct conv_load_whole : conv_load<T> {
         const auto weights = w;
 #pragma unroll
         for (int e = 0; e < base::A_ROWS; e++)
-            sp_copy_chunk(base::to + stage + e * base::A_STEP,
-                          x + (uint64_t)(unsigned)from[e] * pitch, from[e], 0);
+#pragma unroll
+            for (int p = 0; p < T::PARTS; p++)
+                sp_copy_chunk(base::to + stage + p * base::A_PART + e * base::A_STEP,
+                              x + p * base::ROW + (uint64_t)(unsigned)from[e] * pitch,
+                              from[e], 0);
         if constexpr (!T::IS_BULK)
             base::copy_b(stage, w, true);
-        x += base::ROW;
+        x += T::PARTS * base::ROW;
         w += of_tile;
         left--;
         return weights;

@@ -3,12 +3,13 @@
  *
  *     packed [units][n][CUDA_UNIT_BYTES]     n: channels of the result
  *
- * Weights for wgmma with offsets of whole k-tiles of four units (cuda_wgmma_is_tiled)
- * are in the order of a stage instead, so that one bulk copy brings adjacent channels'
- * weights: chunk q of channel n is at q ^ n % 8, the swizzle of 128 bytes
- * (sp_cuda_wgmma.h; tiles of channels begin at multiples of 8).
+ * Weights for wgmma with offsets of whole k-tiles (cuda_wgmma_tiled) are in the order of
+ * a stage instead, so that one bulk copy brings adjacent channels' weights. A k-tile is
+ * a part of four units, or, if it is deep, three parts of two. Chunk q of channel n is
+ * at q ^ n % 8, or q ^ n / 2 % 4: the swizzle of 128 or 64 bytes (sp_cuda_wgmma.h; tiles
+ * of channels begin at multiples of 8).
  *
- *     packed [k-tiles][n][8 chunks]
+ *     packed [parts][n][8 or 4 chunks]
  *
  * Element e of unit u and channel n is W at the unit's offset and its e-th inner
  * channel (or at the two offsets that share the unit), 0 after the last; in bf16, fp32

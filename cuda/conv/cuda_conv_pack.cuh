@@ -12,23 +12,27 @@
 typedef struct cuda_packing {
     char *packed;
     int K, depth, width;
-    bool is_tiled; /* by k-tiles of wgmma */
+    int tiled; /* chunks of a row of a stage of wgmma, 0: by units (cuda_packs_tiles) */
 } cuda_packing;
 
 static inline SP_HOST_DEVICE cuda_packing cuda_packing_of(char *packed, int K, int c_in,
                                                           int c_out, bool is_grad_input,
-                                                          bool is_tiled)
+                                                          int tiled)
 {
     return {packed, K, is_grad_input ? c_out : c_in, is_grad_input ? c_in : c_out,
-            is_tiled};
+            tiled};
 }
 
-/* Whether conv_pack makes k-tiles of wgmma of these weights. */
-static inline bool cuda_packs_tiles(const sp_backend *be, const sp_pack_args &a)
+/* The chunks of a row of wgmma's stages, if conv_pack puts these weights into their
+ * order; else 0. */
+static inline int cuda_packs_tiles(const sp_backend *be, const sp_pack_args &a)
 {
-    return be->precision == SP_BF16 && be->is_wgmma &&
-           cuda_wgmma_is_tiled(a.K, a.is_grad_input ? a.c_out : a.c_in,
-                               a.is_grad_input ? a.c_in : a.c_out);
+    const int depth = be->precision == SP_BF16 && be->is_wgmma
+                          ? cuda_wgmma_tiled(a.K, a.is_grad_input ? a.c_out : a.c_in,
+                                             a.is_grad_input ? a.c_in : a.c_out)
+                          : 0;
+
+    return depth == CUDA_WGMMA_DEEP ? 4 : depth ? 8 : 0;
 }
 
 /* A chunk: inner channels inner .. inner + CHUNK - 1 of offset k. */
@@ -63,12 +67,11 @@ template <sp_precision P> struct cuda_pack_order {
     /* Writes the weights of a chunk of channel n of the result. */
     __device__ void put(int number, int n, const float (&w)[operand::CHUNK]) const
     {
-        const int unit = number / 2, half = number % 2, q = unit % 4 * 2 + half;
+        const int chunks = p.tiled ? p.tiled : 2;
+        const int swizzle = p.tiled ? n * chunks / 8 % chunks : 0;
+        const int q = number % chunks ^ swizzle;
         const size_t at =
-            p.is_tiled ? (((size_t)(unit / 4) * p.width + n) * 8 + (q ^ (n & 7))) *
-                             CUDA_CHUNK_BYTES
-                       : ((size_t)unit * p.width + n) * CUDA_UNIT_BYTES +
-                             half * CUDA_CHUNK_BYTES;
+            (((size_t)(number / chunks) * p.width + n) * chunks + q) * CUDA_CHUNK_BYTES;
         uint32_t v[4];
 
         for (int e = 0; e < 4; e++)

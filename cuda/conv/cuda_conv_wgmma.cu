@@ -7,6 +7,8 @@
  * channels, 128 bytes) a step. A ring of STAGES stages, each with A [BM] and B [BN]
  * rows of 128 bytes in the layout of wgmma (sp_cuda_wgmma.h), is filled by asynchronous
  * copies of the threads, because the copy engine of sm_90 (TMA) has no gather of rows.
+ * Offsets of 96 channels are deep steps of three parts, each with A and B rows of 64
+ * bytes.
  * One step, while the products of the LAG steps before it may still be running:
  *
  *     wait for products   of step - 1 - LAG: its stage may be filled again
@@ -19,11 +21,11 @@
  * Weights. If an offset consists of whole k-tiles, they are packed in the order of a
  * stage (cuda_conv_pack.cu), and one thread brings them by bulk copies. Four blocks with
  * adjacent rows, or two, form a cluster then, if the kernel has many offsets: all walk
- * through the offsets that any of them has, each brings its part of every stage's
+ * through the offsets that any of them has, each brings its share of every stage's
  * weights into the shared memory of all, and the weights pass through the L2 once for
  * 512 rows, or 256. A stage has two barriers in shared memory (sp_cuda_cluster.h):
  *
- *     full    its weights are there: the bytes of all parts have come
+ *     full    its weights are there: the bytes of all shares have come
  *     free    all blocks have multiplied what it held before; the blocks that are to
  *             fill it wait for that. A single block uses the step's barrier
  *
@@ -39,10 +41,10 @@
  * instruction may differ from mma.sync inside the tensor cores, and with it the last
  * bits.
  *
- * Two arrangements. 128 columns: 3 stages of 32 KB and two blocks of an SM: one works
- * while the other waits; LAG 0. 256 columns, which gather each row once for all of
- * them: 4 stages of 48 KB and one block; LAG 1, so that products do not stop at a
- * barrier. cuda_wgmma_choose has the choice.
+ * Two arrangements. 96 or 128 columns: 3 stages of 28 or 32 KB, or 2 deep ones of 42 or
+ * 48, and two blocks of an SM: one works while the other waits; LAG 0. 256 columns,
+ * which gather each row once for all of them: 4 stages of 48 KB and one block; LAG 1, so
+ * that products do not stop at a barrier. cuda_wgmma_choose has the choice.
  *
  * All shared memory is dynamic. The table and the barriers follow the ring, because the
  * ring must begin at a multiple of 1024.
@@ -66,15 +68,14 @@
 namespace
 {
 
-enum { STEP_UNITS = ROW / CUDA_UNIT_BYTES, OUT = 64 };
-
 /* The barriers of a block; they follow its table in shared memory. */
 template <int STAGES, int CLUSTER> struct wgmma_barriers {
     uint64_t full[STAGES], free[STAGES];
     uint32_t there[2][CLUSTER]; /* offsets of each block, by turns of the words */
 };
 
-template <int BM_, int BN_, int STAGES_, int LAG_, int BLOCKS_, int CLUSTER_>
+template <int BM_, int BN_, int STAGES_, int LAG_, int BLOCKS_, int CLUSTER_,
+          int PARTS_>
 struct wgmma_tile {
     enum {
         BM = BM_,
@@ -83,13 +84,18 @@ struct wgmma_tile {
         LAG = LAG_,
         BLOCKS = BLOCKS_, /* blocks of an SM */
         CLUSTER = CLUSTER_,
+        PARTS = PARTS_,             /* of a step */
+        ROW = PARTS > 1 ? 64 : 128, /* bytes of a row of a part */
+        ATOM = 8 * ROW,
+        STEP_UNITS = PARTS * ROW / CUDA_UNIT_BYTES,
         WARPS = 8,
         THREADS = WARPS * 32,
         MT = BM / 128,                   /* groups of 64 rows of a warpgroup */
-        CHUNKS = ROW / CUDA_CHUNK_BYTES, /* of a row of a stage */
+        CHUNKS = ROW / CUDA_CHUNK_BYTES, /* of a row of a part */
         AT_ONCE = THREADS / CHUNKS,      /* rows copied at a time */
         IS_BULK = 1,                     /* whole k-tiles of B come by bulk copies */
-        STAGE_BYTES = (BM + BN) * ROW,
+        B_AT = PARTS * BM * ROW,         /* of a stage */
+        STAGE_BYTES = B_AT + PARTS * BN * ROW,
         RING = STAGES * STAGE_BYTES,
         BARRIERS = RING + ((int)sizeof(conv_table<BM>) + 7) / 8 * 8,
         SHARED = BARRIERS + (int)sizeof(wgmma_barriers<STAGES, CLUSTER>)
@@ -97,19 +103,19 @@ struct wgmma_tile {
     static_assert(LAG < STAGES - 1, "a step is copied ahead");
     static_assert(BN % (8 * CLUSTER) == 0, "whole atoms of a block");
 
-    /* The byte of chunk q of row r in a stage, under the swizzle of 128 bytes. */
+    /* The byte of chunk q of row r in a part, under the swizzle of ROW bytes. */
     __device__ static int place(int r, int q)
     {
-        return r * ROW + (q ^ (r & 7)) * CUDA_CHUNK_BYTES;
+        return r * ROW + (q ^ r * CHUNKS / 8 % CHUNKS) * CUDA_CHUNK_BYTES;
     }
 };
 
-/* The epilogue handles OUT columns at a time, so that the results fit into the ring. T
- * is the tile of the products. */
+/* The epilogue handles 64 or 32 columns at a time, so that the results fit into the
+ * ring. T is the tile of the products. */
 template <class T> struct out_tile {
     enum {
         BM = T::BM,
-        BN = OUT,
+        BN = T::BN % 64 ? 32 : 64,
         WM = T::WARPS,
         WN = 1,
         WARPS = WM,
@@ -117,7 +123,7 @@ template <class T> struct out_tile {
         BLOCKS = T::BLOCKS,
         MT = T::MT,
         GROUPS = 1, /* a warp's groups are not adjacent */
-        NT = OUT / 8,
+        NT = BN / 8,
         PITCH = NT * 8 + 8,
         COLUMNS = NT * 8 / 32,
         RESULT_BYTES = 2 * WARPS * 16 * PITCH * (int)sizeof(float)
@@ -133,7 +139,7 @@ template <class T> struct out_tile {
 /* The weights of whole k-tiles. Steps are counted from the block's first one. */
 template <class T> struct wgmma_weights {
     typedef wgmma_barriers<T::STAGES, T::CLUSTER> barriers;
-    enum { PART = T::BN / T::CLUSTER, ALL = (1 << T::CLUSTER) - 1 };
+    enum { ROW = T::ROW, SHARE = T::BN / T::CLUSTER, ALL = (1 << T::CLUSTER) - 1 };
 
     const conv_call &a;
     const bool is_leader; /* the thread that copies */
@@ -145,7 +151,7 @@ template <class T> struct wgmma_weights {
     {
         barriers *const b = (barriers *)(shared + T::BARRIERS);
 
-        first = sp_shared_base(shared) + T::BM * ROW;
+        first = sp_shared_base(shared) + T::B_AT;
         full = sp_shared_base(b->full);
         free = sp_shared_base(b->free);
     }
@@ -167,8 +173,8 @@ template <class T> struct wgmma_weights {
 
     __device__ static unsigned parity(unsigned step) { return step / T::STAGES & 1; }
 
-    /* Copies this block's part of the weights of a step, which begin with row w for the
-     * block's first column, to all blocks of the cluster. */
+    /* Copies this block's share of the weights of a step, which begin with row w for
+     * the block's first column, to all blocks of the cluster. */
     __device__ void copy(unsigned step, unsigned w, int column0) const
     {
         const int i = stage(step);
@@ -178,14 +184,17 @@ template <class T> struct wgmma_weights {
         if (T::CLUSTER > 1 && step >= T::STAGES)
             sp_mbarrier_wait(free + 8 * i, parity(step) ^ 1);
         const int columns = min(a.y.c - column0, (int)T::BN);
-        const int from = T::CLUSTER == 1 ? 0 : PART * (int)sp_cluster_rank();
-        const int own = min(columns - from, (int)PART);
+        const int from = T::CLUSTER == 1 ? 0 : SHARE * (int)sp_cluster_rank();
+        const int own = min(columns - from, (int)SHARE);
+        unsigned to = first + (unsigned)(i * T::STAGE_BYTES + from * ROW);
 
-        sp_mbarrier_expect(full + 8 * i, (unsigned)(columns * ROW));
-        if (own > 0)
-            sp_copy_bulk(first + (unsigned)(i * T::STAGE_BYTES + from * ROW),
-                         a.w + (size_t)(w + (unsigned)from) * ROW,
-                         (unsigned)(own * ROW), full + 8 * i, ALL);
+        w += (unsigned)from;
+        sp_mbarrier_expect(full + 8 * i, (unsigned)(columns * T::PARTS * ROW));
+#pragma unroll
+        for (int p = 0; p < T::PARTS; p++, w += (unsigned)a.y.c, to += T::BN * ROW)
+            if (own > 0)
+                sp_copy_bulk(to, a.w + (size_t)w * ROW, (unsigned)(own * ROW),
+                             full + 8 * i, ALL);
     }
 
     /* Returns when the weights of a step are there; called by all threads. */
@@ -273,23 +282,24 @@ template <class T, bool IS_WHOLE> struct wgmma_block : conv_rows<T> {
     /* The descriptor of an operand with rows that begin `first` bytes after the start
      * of the stages, at the start of an atom, moved on by `chunks`. The word with the
      * address never carries into the other one, so it is computed separately. */
-    __device__ uint64_t operand(int first, unsigned chunks) const
+    __device__ uint64_t operand(int first, int chunks) const
     {
-        const uint32_t low = ((within + (uint32_t)first) >> 4 | 1u << 16) + chunks;
+        const uint32_t low =
+            ((within + (uint32_t)first) >> 4 | 1u << 16) + (unsigned)chunks;
 
-        return (uint64_t)(ATOM >> 4 | 1u << 30) << 32 | low;
+        return (uint64_t)(T::ATOM >> 4 | (T::ROW == 128 ? 1u : 2u) << 30) << 32 | low;
     }
 
     /* The groups of 16 rows of the warpgroup that have any offset of the step. */
     __device__ unsigned groups_of(int step) const
     {
-        const unsigned first = STEP_UNITS * (unsigned)step;
+        const unsigned first = T::STEP_UNITS * (unsigned)step;
         unsigned groups = 0;
 
         if (IS_WHOLE)
             groups = t.groups[conv_entry_of(a, first)];
         else
-            for (unsigned u = first; u < first + STEP_UNITS; u++)
+            for (unsigned u = first; u < first + T::STEP_UNITS; u++)
                 groups |=
                     u < (unsigned)t.n * a.units ? t.groups[conv_entry_of(a, u)] : 0;
         return groups >> (warp / 4 * 4 * T::MT);
@@ -298,14 +308,17 @@ template <class T, bool IS_WHOLE> struct wgmma_block : conv_rows<T> {
     /* Multiplies the warpgroup's i-th 64 rows. */
     __device__ void multiply_rows(int from, int i, float (&sum)[T::BN / 2]) const
     {
-        const int x = from + (warp / 4 * T::MT + i) * 64 * ROW;
-        const int w = from + T::BM * ROW;
+        const int x = from + (warp / 4 * T::MT + i) * 64 * T::ROW;
+        const int w = from + T::B_AT;
 
         sp_wgmma_fence();
 #pragma unroll
-        for (unsigned u = 0; u < STEP_UNITS; u++)
-            sp_wgmma(sum, operand(x, u * (CUDA_UNIT_BYTES >> 4)),
-                     operand(w, u * (CUDA_UNIT_BYTES >> 4)));
+        for (int q = 0; q < 2 * T::STEP_UNITS; q += 2) {
+            const int part = q / T::CHUNKS * T::ROW, chunk = q % T::CHUNKS;
+
+            sp_wgmma(sum, operand(x + T::BM * part, chunk),
+                     operand(w + T::BN * part, chunk));
+        }
     }
 
     __device__ void multiply(int step, float (&sum)[T::MT][T::BN / 2])
@@ -377,7 +390,7 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) wgmma_kernel(conv_call 
     wgmma_block<T, IS_WHOLE> b(a, table, ring);
     float sum[T::MT][T::BN / 2] = {};
 
-    if (sp_shared_address(ring) % ATOM)
+    if (sp_shared_address(ring) % T::ATOM)
         sp_trap(); /* the swizzle depends on address bits */
     if (IS_WHOLE)
         b.weights.prepare();
@@ -393,7 +406,7 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) wgmma_kernel(conv_call 
     static_assert(out::PIECES * sizeof(typename out::piece_sums) <= sizeof table.in,
                   "sums in the table");
 #pragma unroll 1
-    for (int h = 0; h < T::BN / OUT; h++) {
+    for (int h = 0; h < T::BN / tile::BN; h++) {
         const auto put = [&](int group, float *value) {
 #pragma unroll
             for (int m = 0; m < T::MT; m++)
@@ -407,7 +420,7 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) wgmma_kernel(conv_call 
         if (h > 0)
             __syncthreads(); /* the sums of the preceding columns have been read */
         out(a, table.out, (int64_t)b.row_tile() * (T::BM / CUDA_TILE_ROWS),
-            b.column0 + h * OUT, ring)
+            b.column0 + h * tile::BN, ring)
             .write(put, (typename out::piece_sums *)table.in);
     }
     if (T::CLUSTER > 1)
@@ -436,20 +449,27 @@ sp_status conv_wgmma_launch(sp_backend *be, conv_call a)
     return cuda_launched("wgmma_kernel");
 }
 
-template <int CLUSTER> using narrow = wgmma_tile<CUDA_TILE_ROWS, 128, 3, 0, 2, CLUSTER>;
-template <int CLUSTER> using wide = wgmma_tile<CUDA_TILE_ROWS, 256, 4, 1, 1, CLUSTER>;
+enum { FOUR = CUDA_WGMMA_FOUR, PAIR = CUDA_WGMMA_PAIR };
+template <int BN, int CLUSTER>
+using narrow = wgmma_tile<CUDA_TILE_ROWS, BN, 3, 0, 2, CLUSTER, 1>;
+template <int BN> using deep = wgmma_tile<CUDA_TILE_ROWS, BN, 2, 0, 2, FOUR, 3>;
+template <int CLUSTER>
+using wide = wgmma_tile<CUDA_TILE_ROWS, 256, 4, 1, 1, CLUSTER, 1>;
 
-template <template <int> class T>
-sp_status wgmma_launch_whole(sp_backend *be, const conv_call &a, int cluster)
+/* Whole k-tiles. */
+sp_status launch_tiled(sp_backend *be, const conv_call &a, cuda_wgmma_tile tile)
 {
-    switch (cluster) {
-    case CUDA_WGMMA_FOUR:
-        return conv_wgmma_launch<T<CUDA_WGMMA_FOUR>, true>(be, a);
-    case CUDA_WGMMA_PAIR:
-        return conv_wgmma_launch<T<CUDA_WGMMA_PAIR>, true>(be, a);
-    default:
-        return conv_wgmma_launch<T<1>, true>(be, a);
-    }
+    if (tile.depth == CUDA_WGMMA_DEEP)
+        return tile.columns < 128 ? conv_wgmma_launch<deep<96>, true>(be, a)
+                                  : conv_wgmma_launch<deep<128>, true>(be, a);
+    if (tile.columns == 256)
+        return tile.cluster == FOUR   ? conv_wgmma_launch<wide<FOUR>, true>(be, a)
+               : tile.cluster == PAIR ? conv_wgmma_launch<wide<PAIR>, true>(be, a)
+                                      : conv_wgmma_launch<wide<1>, true>(be, a);
+    if (tile.cluster == 1)
+        return conv_wgmma_launch<narrow<128, 1>, true>(be, a);
+    return tile.columns == 96 ? conv_wgmma_launch<narrow<96, FOUR>, true>(be, a)
+                              : conv_wgmma_launch<narrow<128, FOUR>, true>(be, a);
 }
 
 } // namespace
@@ -465,7 +485,7 @@ static const bool is_built = false;
 /* A device that cannot say it has pairs. */
 int cuda_wgmma_fours(const sp_backend *be)
 {
-    typedef wide<CUDA_WGMMA_FOUR> tile;
+    typedef wide<FOUR> tile;
     const auto kernel = wgmma_kernel<tile, true, tile::SHARED>;
     sp_device_info device;
     int fours = 0;
@@ -506,21 +526,23 @@ sp_status cuda_wgmma_open(sp_backend *be)
  * not aligned are copied first. */
 sp_status cuda_conv_wgmma(sp_backend *be, const conv_call &call)
 {
-    const bool is_tiled = cuda_wgmma_is_tiled(call.K, call.from.c, call.y.c);
+    const cuda_sms sms = cuda_sms_of(be);
     cuda_wgmma_tile tile =
-        cuda_wgmma_choose(cuda_sms_of(be), call.y.n, call.K, call.from.c, call.y.c);
+        cuda_wgmma_choose(sms, call.y.n, call.K, call.from.c, call.y.c);
     conv_call a = call;
 
-    if (be->wgmma_columns)
+    if (be->wgmma_columns) {
         tile.columns = be->wgmma_columns;
-    if (is_tiled && !a.is_from_aligned) {
+        if (tile.cluster > 1)
+            tile.cluster = cuda_wgmma_cluster(sms, tile.columns == 256);
+    }
+    if (tile.depth && !a.is_from_aligned) {
         SP_TRY(cuda_copy_operand(be, &a.from));
         a.is_from_aligned = cuda_is_aligned(a.from);
     }
-    assert(!is_tiled || cuda_is_whole(a, 2, ROW / CUDA_CHUNK_BYTES));
-    if (tile.columns == 256)
-        return !is_tiled ? conv_wgmma_launch<wide<1>, false>(be, a)
-                         : wgmma_launch_whole<wide>(be, a, tile.cluster);
-    return !is_tiled ? conv_wgmma_launch<narrow<1>, false>(be, a)
-                     : wgmma_launch_whole<narrow>(be, a, tile.cluster);
+    assert(!tile.depth || cuda_is_whole(a, 2, tile.depth / 8));
+    if (tile.depth)
+        return launch_tiled(be, a, tile);
+    return tile.columns == 256 ? conv_wgmma_launch<wide<1>, false>(be, a)
+                               : conv_wgmma_launch<narrow<128, 1>, false>(be, a);
 }

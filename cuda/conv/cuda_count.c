@@ -113,18 +113,19 @@ static int units_of(const cuda_conv_shape *s)
 
 static void describe_wgmma(const cuda_conv_shape *s, cuda_sms sms, cuda_work *work)
 {
-    const bool is_tiled = cuda_wgmma_is_tiled(s->K, s->c_x, s->c_y);
     const cuda_wgmma_tile tile = cuda_wgmma_choose(sms, s->n, s->K, s->c_x, s->c_y);
 
     work->is_wgmma = true;
     work->columns = tile.columns;
     work->cluster = tile.cluster;
     work->rows = CUDA_TILE_ROWS * tile.cluster;
-    snprintf(work->kernel, sizeof work->kernel, "wgmma bf16 %d%s %s", tile.columns,
+    work->depth = tile.depth ? tile.depth : CUDA_WGMMA_DEPTH;
+    snprintf(work->kernel, sizeof work->kernel, "wgmma bf16 %d%s%s %s", tile.columns,
+             tile.depth == CUDA_WGMMA_DEEP ? " deep" : "",
              tile.cluster == CUDA_WGMMA_FOUR   ? " four"
              : tile.cluster == CUDA_WGMMA_PAIR ? " pair"
                                                : "",
-             is_tiled ? "whole" : "any");
+             tile.depth ? "whole" : "any");
 }
 
 static void describe_mma(const cuda_conv_shape *s, cuda_sms sms, cuda_work *work)
@@ -167,7 +168,7 @@ static int64_t units_of_tile(const cuda_conv_shape *s, const cuda_row_tiles *til
 void cuda_count_block(const cuda_conv_shape *s, const cuda_row_tiles *tiles,
                       const cuda_work *work, int t, double *k_tiles, double *products)
 {
-    const int of_k_tile = work->is_wgmma ? 4 : 2; /* units */
+    const int of_k_tile = work->is_wgmma ? work->depth / 16 : 2; /* units */
     const double depth = (double)units_of(s) * UNIT_BYTES / elem_bytes(s->precision);
     const double rows = work->is_wgmma ? (double)QUARTER * tiles->quarters[t]
                                        : (double)GROUP * tiles->groups[t];

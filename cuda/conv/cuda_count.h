@@ -43,11 +43,12 @@ typedef struct cuda_conv_shape {
 /* The work of one kernel. Bytes are those that pass through the L2. */
 typedef struct cuda_work {
     char kernel[40];   /* its name in tests/results/code-sm_90.txt */
-    bool is_wgmma;     /* it multiplies by wgmma: k-tiles of 64 */
+    bool is_wgmma;     /* it multiplies by wgmma */
     int rows, columns; /* rows: of a cluster's blocks together */
     int cluster;       /* blocks that share a list of offsets and the weights */
     int across;        /* tiles of columns, or of a matrix of the weight gradient */
-    int item, depth;   /* pairs of its items, and of a k-tile */
+    int item;          /* pairs of an item of a weight gradient */
+    int depth;         /* of its k-tile: pairs, or channels of wgmma */
     int64_t n_blocks;
     double gathered; /* bytes of rows that are copied to shared memory */
     double weights;  /* bytes of weights, or of the slots of a weight gradient */

@@ -112,43 +112,58 @@ static inline int cuda_tile_by_formula(cuda_sms sms, int64_t n, int c, int K)
 
 enum {
     CUDA_WGMMA_LEAST = 128, /* channels of a result */
-    CUDA_WGMMA_DEPTH = 64,  /* channels of a k-tile */
+    /* Channels of a k-tile. An offset of 96 channels is one deep k-tile. */
+    CUDA_WGMMA_DEPTH = 64,
+    CUDA_WGMMA_DEEP = 96,
     /* Blocks of a cluster that share their weights. */
     CUDA_WGMMA_PAIR = 2,
     CUDA_WGMMA_FOUR = 4
 };
 
+/* The channels of a k-tile for a kernel of K offsets of c_x channels, if an offset
+ * consists of whole k-tiles; else 0. Deep ones serve kernels of many offsets. */
+static inline int cuda_wgmma_depth(int K, int c_x)
+{
+    return c_x % CUDA_WGMMA_DEPTH == 0                            ? CUDA_WGMMA_DEPTH
+           : c_x % CUDA_WGMMA_DEEP == 0 && K >= CUDA_TALL_OFFSETS ? CUDA_WGMMA_DEEP
+                                                                  : 0;
+}
+
 /* True if a call in bf16 gains from wgmma, by the count of its instructions: a k-tile
  * of 128 columns needs 65 % of the instructions of mma.sync and multiplies at a higher
  * rate (tests/results/code-sm_90.txt). Products of K c_x < 512 are bound by the L2 or
  * by their launch, whatever multiplies; with at most 8 channels offsets share units.
- * The exact measure would be t c_x, t the pairs of a row, but t changes with the batch,
- * and the bits of a row must not depend on the batch. */
+ * Results of 96 channels gain because the weights pass through the L2 once for 512 rows
+ * and not for 256; of 64, at most as much as wgmma's instructions cost. The exact
+ * measure would be t c_x, t the pairs of a row, but t changes with the batch, and the
+ * bits of a row must not depend on the batch. */
 static inline bool cuda_wgmma_gains(int K, int c_x, int c_y)
 {
+    if (c_y == 96)
+        return K >= CUDA_TALL_OFFSETS && cuda_wgmma_depth(K, c_x) > 0;
     return c_y >= CUDA_WGMMA_LEAST && c_x > 8 && (int64_t)K * c_x >= 512;
 }
 
-/* True if such a call has its weights packed by whole k-tiles, to be brought by bulk
- * copies (cuda_conv_pack.cu). */
-static inline bool cuda_wgmma_is_tiled(int K, int c_x, int c_y)
+/* The channels of a k-tile, if such a call has its weights packed by whole k-tiles, to
+ * be brought by bulk copies (cuda_conv_pack.cu); else 0. */
+static inline int cuda_wgmma_tiled(int K, int c_x, int c_y)
 {
-    return cuda_wgmma_gains(K, c_x, c_y) && c_x % CUDA_WGMMA_DEPTH == 0;
+    return cuda_wgmma_gains(K, c_x, c_y) ? cuda_wgmma_depth(K, c_x) : 0;
 }
 
-/* The tile of such a call: 128 rows, the columns, blocks of a cluster. */
+/* The tile of such a call: 128 rows, the columns, channels of a whole k-tile (else 0),
+ * blocks of a cluster. */
 typedef struct cuda_wgmma_tile {
-    int columns, cluster;
+    int columns, depth, cluster;
 } cuda_wgmma_tile;
 
 /* The blocks of a cluster. A cluster lies within one of the device's groups of
- * multiprocessors (GPC), and blocks with an SM each leave those idle that make no four:
- * 4 of an H100's 132. If it were more than a sixteenth, pairs would be faster. */
+ * multiprocessors (GPC), and wide blocks, with an SM each, leave those idle that make
+ * no four: 4 of an H100's 132. If it were more than a sixteenth, pairs would be faster. */
 static inline int cuda_wgmma_cluster(cuda_sms sms, bool is_wide)
 {
-    const int held = CUDA_WGMMA_FOUR * sms.fours, least = is_wide ? 15 * sms.n : 1;
-
-    return 16 * held >= least ? CUDA_WGMMA_FOUR : CUDA_WGMMA_PAIR;
+    return is_wide && 16 * CUDA_WGMMA_FOUR * sms.fours < 15 * sms.n ? CUDA_WGMMA_PAIR
+                                                                    : CUDA_WGMMA_FOUR;
 }
 
 /* The tile for a result of n rows and c_y channels by a kernel of K offsets of c_x
@@ -156,21 +171,26 @@ static inline int cuda_wgmma_cluster(cuda_sms sms, bool is_wide)
  *
  * A tile has 128 or 256 columns, whichever cost less: rows are gathered and masked
  * again for each tile of columns, which counts as 64 columns more. With 256 columns a
- * block has an SM to itself. The longest tile of a 3^3 kernel holds up to twice as many
- * offsets as the mean one, so such a kernel gets 256 columns only if there are
- * enough blocks. Kernels of many offsets read more bytes of weights than of rows; there
- * the blocks of a cluster bring the weights once for all of them. Counted by spbench
- * roofline. */
+ * block has an SM to itself. Kernels of many offsets read more bytes of weights than of
+ * rows; there the blocks of a cluster bring the weights once for all of them, and tiles
+ * may have 96 columns too. The longest tile of a 3^3 kernel holds up to twice as
+ * many offsets as the mean one, so such a kernel gets 256 columns only if there are
+ * enough blocks. Counted by spbench roofline. */
 static inline cuda_wgmma_tile cuda_wgmma_choose(cuda_sms sms, int64_t n, int K, int c_x,
                                                 int c_y)
 {
-    const int narrow = (c_y + 127) / 128, wide = (c_y + 255) / 256;
-    const int64_t blocks = (n + CUDA_TILE_ROWS - 1) / CUDA_TILE_ROWS * wide;
-    const bool is_shared = K >= CUDA_TALL_OFFSETS && cuda_wgmma_is_tiled(K, c_x, c_y);
-    const bool is_wide = wide * (256 + 64) < narrow * (128 + 64) &&
-                         (!is_shared || blocks >= (int64_t)CUDA_TALL_WAVES * sms.n);
-    const cuda_wgmma_tile tile = {is_wide ? 256 : 128,
-                                  is_shared ? cuda_wgmma_cluster(sms, is_wide) : 1};
+    static const int columns[] = {256, 128, 96};
+    const int64_t blocks =
+        (n + CUDA_TILE_ROWS - 1) / CUDA_TILE_ROWS * ((c_y + 255) / 256);
+    const int depth = cuda_wgmma_tiled(K, c_x, c_y);
+    const bool is_shared = K >= CUDA_TALL_OFFSETS && depth > 0;
+    const bool may_be_wide = !is_shared || (depth != CUDA_WGMMA_DEEP &&
+                                            blocks >= (int64_t)CUDA_TALL_WAVES * sms.n);
+    const int first = may_be_wide ? 0 : 1;
+    const int of =
+        first + cuda_fewest_columns(c_y, columns + first, (is_shared ? 3 : 2) - first);
+    const cuda_wgmma_tile tile = {columns[of], depth,
+                                  is_shared ? cuda_wgmma_cluster(sms, of == 0) : 1};
 
     return tile;
 }

@@ -27,13 +27,14 @@
  * 16 ("K-major"), are named by descriptors ("Matrix Descriptor Format"):
  *     bits  0-13   start address / 16          32-45  stride byte offset / 16
  *          16-29   leading byte offset / 16    49-51  base offset
- *          62-63   swizzle: 1 = 128 bytes
+ *          62-63   swizzle: 1 = 128 bytes, 2 = 64
  * Under the swizzle of 128 bytes ("Shared Memory Matrix Layout", "Strides") a row has
  * 128 bytes, and eight rows form an atom, which begins at a multiple of 1024 bytes
  * (base offset 0). The stride is the distance from one atom to the next; the leading
  * byte offset is not used. Chunk q (16 bytes) of row r is at chunk q ^ r % 8. The 16
  * elements of the inner dimension that a product reads begin at the start address; for
- * the next 16 the start address advances by 32 bytes within the first row.
+ * the next 16 the start address advances by 32 bytes within the first row. Under the
+ * swizzle of 64 bytes a row has 64, so an atom 512, and chunk q is at q ^ r / 2 % 4.
  *
  * sp_wgmma_transposed reads operands with contiguous rows of A and columns of B
  * ("M-major", "N-major"), for 16-bit elements only. Under the same swizzle an atom has
@@ -84,6 +85,18 @@ __device__ __forceinline__ void sp_wgmma_wait(float (&d)[N])
 /* D += A B. a and b are descriptors; D has 2 N columns. */
 template <int N>
 __device__ __forceinline__ void sp_wgmma(float (&d)[N], uint64_t a, uint64_t b);
+
+template <>
+__device__ __forceinline__ void sp_wgmma(float (&d)[48], uint64_t a, uint64_t b)
+{
+    asm volatile("wgmma.mma_async.sync.aligned.m64n96k16.f32.bf16.bf16 "
+                 "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,"
+                 "%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,"
+                 "%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47}, "
+                 "%48, %49, 1, 1, 1, 0, 0;"
+                 : SP_SUMS_32(d, 0), SP_SUMS_8(d, 32), SP_SUMS_8(d, 40)
+                 : "l"(a), "l"(b));
+}
 
 template <>
 __device__ __forceinline__ void sp_wgmma(float (&d)[64], uint64_t a, uint64_t b)

@@ -98,7 +98,8 @@ struct update_part {
     int64_t at, end;
     char *packed[2];
     int K, c_in, c_out;
-    bool is_mirrored, is_tiled[2];
+    bool is_mirrored;
+    uint8_t tiled[2];
 };
 
 /* Part i has blocks first[i] .. first[i + 1] - 1 of the launch. */
@@ -138,9 +139,8 @@ __device__ void pack_tile(const update_part &p, int direction, int k, int i0, in
                           const float (*tile)[TILE + 1])
 {
     enum { CHUNK = cuda_operand<P>::CHUNK };
-    const cuda_packing packing =
-        cuda_packing_of(p.packed[direction], p.K, p.c_in, p.c_out, direction == 1,
-                        p.is_tiled[direction]);
+    const cuda_packing packing = cuda_packing_of(
+        p.packed[direction], p.K, p.c_in, p.c_out, direction == 1, p.tiled[direction]);
     const cuda_pack_order<P> to = {packing};
     const int inner0 = direction ? o0 : i0, n0 = direction ? i0 : o0;
     const int place = direction && p.is_mirrored ? p.K - 1 - k : k;
@@ -244,7 +244,7 @@ update_part part_at(const sp_backend *be, const sp_optim_args &a, int64_t at)
         p.c_out = pack.c_out;
         p.is_mirrored = p.is_mirrored || pack.is_mirrored;
         p.packed[pack.is_grad_input] = (char *)pack.packed;
-        p.is_tiled[pack.is_grad_input] = cuda_packs_tiles(be, pack);
+        p.tiled[pack.is_grad_input] = (uint8_t)cuda_packs_tiles(be, pack);
     }
     assert((int64_t)p.K * p.c_in * p.c_out <= p.end - at);
     return p;

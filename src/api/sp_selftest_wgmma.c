@@ -12,11 +12,11 @@
 /* The voxels are a bumpy surface of 529 rows: five tiles of 128 rows, the last of 17,
  * in two clusters. */
 enum { EDGE = 23, ROWS = EDGE * EDGE, KERNEL = 3, K = KERNEL * KERNEL * KERNEL };
-enum { MOST_X = 64, MOST_Y = 256 };
+enum { MOST_X = 96, MOST_Y = 256 };
 
 /* An input of 37 channels does not fill a k-tile of 64, so each block copies its
- * weights itself. An input of 64 channels does, so the blocks of a cluster share them.
- */
+ * weights itself. An input of 64 channels does, so the blocks of a cluster share them,
+ * and one of 96 is a deep k-tile. */
 typedef struct shape {
     bool is_grad;
     int c_x, ld_x, c_y, ld_y;
@@ -26,6 +26,9 @@ typedef struct shape {
 static const shape shapes[] = {
     {false, 37, 40, 139, 144, SP_ELEM_F32, 0},
     {true, 37, 40, 128, 128, SP_ELEM_BF16, 0},
+    {false, 96, 96, 96, 96, SP_ELEM_BF16, 0},
+    {false, 96, 96, 128, 128, SP_ELEM_BF16, 0},
+    {true, 64, 64, 96, 96, SP_ELEM_BF16, 96},
     {false, 64, 64, 128, 128, SP_ELEM_BF16, 128},
     {false, 64, 64, 256, 256, SP_ELEM_BF16, 256},
 };

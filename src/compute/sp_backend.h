@@ -492,7 +492,7 @@ struct sp_backend {
      * device or the build lacks wgmma, or fails if it is not optional. Weights are
      * packed for it, so it does not change between their packing and a convolution. */
     bool is_wgmma, is_wgmma_optional;
-    int wgmma_columns; /* 128 or 256: of its tiles, for tests; 0: by the call */
+    int wgmma_columns; /* 96 to 256: of its tiles, for tests; 0: by the call */
     bool is_in_line;   /* is_concurrent is ignored: each operation can be timed */
     double begun_s;    /* the CPU's clock_begin */
     void *impl;        /* private to the backend */

@@ -22,7 +22,6 @@
 
 enum { CHUNK = 16, CHUNKS = HC_MOST_BLOCKS * HC_WINDOW / CHUNK };
 enum { WARPGROUPS = 8, IN_GROUP = 4 };
-enum { ATOM = 1024, ATOM_ROW = 128 };
 enum chunk_state : uint8_t {
     UNTOUCHED,
     ON_ITS_WAY,
@@ -220,8 +219,8 @@ void sp_fence_async()
 
 /* An operand by its descriptor (PTX ISA, "Matrix Descriptor Format"): bits 0-13 start
  * address, 16-29 leading and 32-45 stride byte offset, each over 16; 49-51 base offset;
- * 62-63 swizzle, 1: 128 bytes. With that swizzle an atom has eight rows of 128 bytes,
- * and address bits 4-6 are exchanged by exclusive or with bits 7-9.
+ * 62-63 swizzle, 1: 128 bytes, 2: 64. An atom has eight rows of so many bytes, and address
+ * bits 4-6, or 4-5, are exchanged by exclusive or with bits 7-9, or 7-8.
  *
  * K-major: a row of A, or a column of B, is a row of an atom, eight of them are an atom,
  * atoms lie the stride apart, the leading offset is unused. Transposed (M- or N-major): an
@@ -232,22 +231,30 @@ struct operand {
     bool is_transposed;
 };
 
+/* Bytes of a row of an atom. */
+static uint64_t atom_row(operand o)
+{
+    return o.descriptor >> 62 == 2 ? 64 : 128;
+}
+
 static char *address_at(operand o, uint64_t at, const hc_fiber *f)
 {
+    const uint64_t row = atom_row(o), atom = 8 * row;
     const uint64_t start = (o.descriptor & 0x3fff) << 4;
     const uint64_t stride = (o.descriptor >> 32 & 0x3fff) << 4;
     const uint64_t leading = o.is_transposed ? (o.descriptor >> 16 & 0x3fff) << 4 : 0;
 
-    if (o.descriptor >> 62 != 1 || (o.descriptor & 0x3fffc000c000c000u))
-        hc_fail("descriptor %016llx: only swizzles of 128 bytes without a base offset "
-                "are emulated: %s",
-                (unsigned long long)o.descriptor, hc_where(f));
-    if (stride % ATOM || leading % ATOM ||
-        start % ATOM >= (o.is_transposed ? 1 : ATOM_ROW))
+    if ((o.descriptor >> 62 != 1 && (o.descriptor >> 62 != 2 || o.is_transposed)) ||
+        (o.descriptor & 0x3fffc000c000c000u))
+        hc_fail(
+            "descriptor %016llx: only swizzles of 128 bytes, or 64 of rows, without "
+            "a base offset are emulated: %s",
+            (unsigned long long)o.descriptor, hc_where(f));
+    if (stride % atom || leading % atom || start % atom >= (o.is_transposed ? 1 : row))
         hc_fail("descriptor %016llx: atoms do not lie at multiples of %d bytes: %s",
-                (unsigned long long)o.descriptor, (int)ATOM, hc_where(f));
+                (unsigned long long)o.descriptor, (int)atom, hc_where(f));
     at += start;
-    at ^= (at >> 7 & 7) << 4;
+    at ^= (at >> 7 & (row / 16 - 1)) << 4;
     if (at + CHUNK > HC_WINDOW)
         hc_fail("wgmma reads beyond shared memory: %s", hc_where(f));
     return hc_space + (size_t)f->rank * HC_WINDOW + at;
@@ -262,7 +269,7 @@ static char *address_of(operand o, int row, int k, const hc_fiber *f)
 
     return address_at(o,
                       (uint64_t)(outer / 8) * stride +
-                          (uint64_t)(outer % 8) * ATOM_ROW +
+                          (uint64_t)(outer % 8) * atom_row(o) +
                           (uint64_t)(o.is_transposed ? inner / 64 : 0) * leading +
                           (uint64_t)(inner % 64 / 8) * CHUNK,
                       f);

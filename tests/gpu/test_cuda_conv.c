@@ -362,7 +362,7 @@ TEST(tile_changes_no_bit)
 TEST(form_changes_no_bit)
 {
     static const int rows[] = {300}, mma[][2] = {{64, 96}, {96, 160}};
-    static const int wgmma[][2] = {{64, 128}, {128, 192}};
+    static const int wgmma[][2] = {{96, 128}, {128, 192}};
     const int(*channels)[2] = is_wgmma ? wgmma : mma;
 
     for (int precision = first_precision(); precision <= SP_BF16; precision++)
@@ -498,6 +498,13 @@ static void wgmma_every_map(void)
         {CONV_3, 3, {300, 0, 90}, 64, 256, 0, true},
         {CONV_3, 1, {140}, 128, 132, 4, true},
         {CONV_5, 2, {90, 61}, 64, 136, 0, true},
+        /* 96 channels: deep k-tiles, one and three of an offset */
+        {CONV_3, 1, {530}, 96, 96, 0, true},
+        {CONV_3, 3, {300, 0, 90}, 96, 132, 4, true},
+        {CONV_5, 1, {90}, 64, 96, 0, true},
+        {CONV_3, 1, {40}, 288, 96, 3, true},
+        {CONV_2, 1, {40}, 96, 96, 0, false},
+        {CONV_3, 1, {40}, 100, 96, 0, false},
         {CONV_3, 1, {40}, 8, 128, 0, false}, /* offsets share a unit */
         {CONV_3, 1, {40}, 120, 127, 0, false},
         {CONV_1, 1, {40}, 511, 128, 0, false},
@@ -516,19 +523,19 @@ static void wgmma_every_map(void)
 
 /* The emulator adds the 16 of a product alike in both ways to multiply, so that their
  * results must be equal: a device's need not. Those of wgmma's tiles must on both, and
- * those of its clusters: a device that holds no four blocks at a time has pairs. */
+ * those of its clusters: a device that holds no four wide blocks at a time has pairs. */
 static void wgmma_equals_mma(void)
 {
     static const struct {
         int kind, c_in, c_out;
-    } all[] = {
-        {CONV_3, 40, 136}, {CONV_3, 64, 256}, {CONV_5, 64, 136}, {CONV_DOWN, 64, 136}};
+    } all[] = {{CONV_3, 40, 136}, {CONV_3, 64, 256},    {CONV_5, 64, 136},
+               {CONV_3, 96, 96},  {CONV_DOWN, 64, 136}, {CONV_5, 96, 136}};
     static const int rows[] = {300};
     enum { WAYS = 5 };
     static const struct {
         int columns; /* 0: mma.sync */
         bool is_pair;
-    } ways[WAYS] = {{0, false}, {128, false}, {256, false}, {128, true}, {256, true}};
+    } ways[WAYS] = {{0, false}, {96, false}, {128, false}, {256, false}, {256, true}};
 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         conv_case p = case_make(&conv_kinds[all[i].kind], SP_BF16, 1, rows, all[i].c_in,

@@ -257,13 +257,15 @@ class Kernel:
             tile = "%d %dx%d" % (edge, wm, wn)
         else:
             precision, (rows, columns) = 2, numbers[:2]
+            deep = self.kind == "wgmma" and numbers[6:7] == [3]
             self.threads, self.macs = 256, rows * columns
-            self.products = min(rows, columns) // 32
-            tile = "%d%s" % (columns, CLUSTERS.get(next(iter(numbers[5:6]), 1), ""))
+            self.products = 6 if deep else 4
+            tile = "%d%s%s" % (columns, " deep" if deep else "",
+                               CLUSTERS.get(next(iter(numbers[5:6]), 1), ""))
         if self.kind == "wgrad_wgmma":
             self.kind, tile, form = "wgrad", "%dx%d" % (rows, columns), "whole"
         self.is_wgmma = found[1] in ("wgmma", "wgrad_wgmma")
-        self.macs *= 64 if self.is_wgmma else (16, 16, 32)[precision]
+        self.macs *= 16 * self.products if self.is_wgmma else (16, 16, 32)[precision]
         if precision == 0:
             self.products = self.macs // self.threads
         # HGMMA.64x8x16 of no register only closes a group
