@@ -12,8 +12,10 @@
  * of an epilogue's rolled loops for an element. Assumed: the rates below. A kernel
  * lasts as long as its slowest part: the blocks on their SMs, bytes through the L2, or
  * bytes from memory (bench_roofline_cases.c has other assumptions). Blocks begin in the
- * order of the grid on the SM that is free first. Everything is a prediction; nothing
- * here was timed on a device.
+ * order of the grid on the SM that is free first. Kernels are counted one after
+ * another: nothing is gained by a weight gradient beside an input gradient, so its
+ * blocks of wgmma, whose 192 KB leave no room for another's, take nothing away either.
+ * Everything is a prediction; nothing here was timed on a device.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -36,7 +38,9 @@ static const struct {
     double small_s;    /* time of a kernel that finishes sums */
     double exposed;    /* clocks of a block's table, first copies and last rows, if no
                         * other block of the SM works meanwhile */
-    double table;      /* instructions of a warp for the table */
+    /* Instructions of a warp for the table, with 13 for each of 6 pairs of a row; [1]:
+     * if only half of the warps have rows. */
+    double table[2];
     /* Instructions of a lane for an element of the result; [1]: if a thread has 128
      * registers (cuda_conv_out.cuh). */
     double forward[2], backward[2];
@@ -51,7 +55,7 @@ static const struct {
           1.5e-6,
           3e-6,
           4000,
-          700,
+          {400, 310},
           {12, 15},
           {24, 32}};
 
@@ -209,9 +213,9 @@ static sp_status predict_conv(const roofline *r, const bench_call *call,
                                  ? h100.sms.fours
                                  : h100.sms.n / p->work.cluster};
     is_tight = k->threads * k->blocks >= 512;
-    outside = h100.table + (is_forward ? h100.forward : h100.backward)[is_tight] *
-                               p->work.rows / p->work.cluster * p->work.columns /
-                               k->threads;
+    outside = h100.table[k->threads > p->work.rows / p->work.cluster] +
+              (is_forward ? h100.forward : h100.backward)[is_tight] * p->work.rows /
+                  p->work.cluster * p->work.columns / k->threads;
     for (int t = 0; t < tiles->n; t++) {
         double k_tiles, products;
 
@@ -315,7 +319,7 @@ static void print_rates(const roofline *r)
         "%.2f instructions of a scheduler in a clock, L2 %.1f TB/s, memory %.1f TB/s, "
         "%.1f us a launch, %.1f us a small kernel,\n"
         "%.0f clocks that the only block of an SM does not hide, %.0f instructions of "
-        "a warp for a table.\n"
+        "a warp for a table, %.0f if two threads have a row.\n"
         "Counted: bytes, blocks, k-tiles, products, instructions of main loops, and of "
         "an epilogue for an element:\n"
         "%.0f forward and %.0f backward; %.0f and %.0f where a thread has 128 "
@@ -323,8 +327,9 @@ static void print_rates(const roofline *r)
         "Columns from issue on in us; tensor: at the full rate.\n",
         h100.sms.n, h100.clock_hz * 1e-9, h100.mma * 100, h100.wgmma * 100,
         h100.products, h100.ipc, h100.l2 * 1e-12, h100.memory * 1e-12,
-        h100.launch_s * 1e6, h100.small_s * 1e6, h100.exposed, h100.table,
-        h100.forward[0], h100.backward[0], h100.forward[1], h100.backward[1]);
+        h100.launch_s * 1e6, h100.small_s * 1e6, h100.exposed, h100.table[0],
+        h100.table[1], h100.forward[0], h100.backward[0], h100.forward[1],
+        h100.backward[1]);
 }
 
 static void roofline_add(prediction *t, const prediction *p)
