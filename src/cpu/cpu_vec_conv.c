@@ -293,12 +293,28 @@ void ISA(pack)(const float *w, int c_in, int c_out, bool is_transposed, float *p
     }
 }
 
+/* Weights of one offset that are written past the caches: a network of such layers has
+ * more of them than a cache holds until the update reads them. */
+enum { FAR_WEIGHTS = 96 * 96 };
+
 /* Rows of w are passed from end to end, whose memory the processor then fetches ahead;
  * pieces of rows a KiB apart come singly. */
 void ISA(unpack)(const float *packed, int c_in, int c_out, float *w, bool is_added)
 {
     const int nv = vectors(c_out);
 
+    if (!is_added && c_in * c_out >= FAR_WEIGHTS && c_out % LANES == 0 &&
+        (uintptr_t)w % sizeof(vec) == 0) {
+        for (int i = 0; i < c_in; i++)
+            for (int v = 0, nr; v < nv; v += nr) {
+                const float *from = packed + (size_t)v * LANES * (size_t)c_in;
+                nr = panel_width(v, nv);
+                for (int j = 0; j < nr; j++, w += LANES)
+                    store_far(w, (vec){0} + load(from + (i * nr + j) * LANES));
+            }
+        far_end();
+        return;
+    }
     for (int i = 0; i < c_in; i++, w += c_out)
         for (int v = 0, nr; v < nv; v += nr) {
             nr = panel_width(v, nv);
