@@ -163,6 +163,10 @@ INLINE bool has_one_pair(const sp_map *m)
 typedef struct ahead {
     const char *at[2], *end[2];
     int lines; /* per block and tensor */
+    /* Rows of a list in place of all: so many are left, and fetched per block. */
+    int n, rows;
+    const int32_t *row[2];
+    int64_t apart[2], bytes[2]; /* of the rows that begin at `at` */
 } ahead;
 
 INLINE ahead ahead_open(const tile *t, const sp_tensor *x, const sp_tensor *y,
@@ -177,8 +181,30 @@ INLINE ahead ahead_open(const tile *t, const sp_tensor *x, const sp_tensor *y,
     return a;
 }
 
+/* Only rows in [n] of x and out [n] of y. */
+INLINE ahead ahead_list(const sp_tensor *x, const sp_tensor *y, const int32_t *in,
+                        const int32_t *out, int n, int blocks)
+{
+    const int64_t size_x = (int64_t)sp_elem_bytes(x->elem);
+    const int64_t size_y = (int64_t)sp_elem_bytes(y->elem);
+    ahead a = {.at = {sp_row_bytes(*x, 0), sp_row_bytes(*y, 0)},
+               .n = n,
+               .rows = n / (blocks + 1) + 1,
+               .row = {in, out},
+               .apart = {x->ld * size_x, y->ld * size_y},
+               .bytes = {x->c * size_x, y->c * size_y}};
+
+    return a;
+}
+
 INLINE void ahead_step(ahead *a)
 {
+    for (int r = 0; r < a->rows && a->n > 0; r++, a->n--)
+        for (int i = 0; i < 2; i++) {
+            const char *at = a->at[i] + *a->row[i]++ * a->apart[i];
+            for (int64_t b = 0; b < a->bytes[i]; b += 64)
+                __builtin_prefetch(at + b, 0, 2);
+        }
     for (int i = 0; i < a->lines; i++) {
         if (a->at[0] < a->end[0])
             __builtin_prefetch(a->at[0], 0, 2);

@@ -126,7 +126,7 @@ static void vec_wgrad_add_offset(const sp_cpu_wgrad *g, const tile *t, int k,
 
 static void vec_add_tile(const sp_cpu_wgrad *g, const tile *t, int thread)
 {
-    ahead next = ahead_open(t, &g->x, &g->dy, count_blocks(g, t));
+    ahead next = wgrad_ahead(g, t);
 
     for (int k = g->k0; k < g->k1; k++)
         vec_wgrad_add_offset(g, t, k, thread, &next);

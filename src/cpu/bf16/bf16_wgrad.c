@@ -154,7 +154,7 @@ static void bf16_wgrad_add_offset(run *r, int k)
 static void bf16_add_tile(const sp_cpu_wgrad *g, const tile *t, int thread)
 {
     _Alignas(64) uint32_t x[RUN / 2 * LD_X], dy[RUN / 2 * NR_MAX * LANES];
-    ahead next = ahead_open(t, &g->x, &g->dy, count_blocks(g, t));
+    ahead next = wgrad_ahead(g, t);
     run r = {.g = g, .t = t, .thread = thread, .x = x, .dy = dy, .next = &next};
 
     for (int k = g->k0; k < g->k1; k++)
