@@ -95,6 +95,7 @@ static sp_status step_run_whole(sp_learner *l, sp_rates rates,
     assert(hooks->begin);
     assert(net->impl && l->loader && l->optim.impl && l->buckets.impl);
     *result = (sp_step_result){0};
+    sp_net_regain(net);
     SP_TRY(sp_buckets_begin(&l->buckets));
     while (!is_last)
         SP_TRY(micro_step(l, hooks, result, &is_last));

@@ -10,7 +10,7 @@
 #include "base/sp_machine.h"
 #include "base/sp_number.h"
 
-enum { ALIGN = 128, HUGE_PAGE = 2 << 20 };
+enum { ALIGN = 128 };
 
 #define MIB           ((size_t)1 << 20)
 #define LEAST_RESERVE (64 * MIB)
@@ -56,8 +56,8 @@ sp_status sp_arena_create(sp_arena *arena, size_t reserve, const char *name)
     /* Gathers touch rows all over the range; large pages avoid most of their TLB
      * misses. An arena of some kilobytes is in small pages: the system zeroes a page
      * when it is touched, and a run has some twenty arenas. */
-    if (reserve > HUGE_PAGE)
-        madvise((char *)base + HUGE_PAGE, reserve - HUGE_PAGE, MADV_HUGEPAGE);
+    if (reserve > SP_LARGE_PAGE)
+        madvise((char *)base + SP_LARGE_PAGE, reserve - SP_LARGE_PAGE, MADV_HUGEPAGE);
     arena->base = base;
     arena->reserved = reserve;
     return SP_OK;
@@ -113,16 +113,24 @@ void sp_arena_rewind(sp_arena *arena, size_t used)
     arena->used = used;
 }
 
+bool sp_arena_whole_pages(const sp_arena *arena, size_t *from, size_t *to)
+{
+    const uintptr_t base = (uintptr_t)arena->base;
+    const uintptr_t begin = sp_multiple(base + *from, SP_LARGE_PAGE);
+    const uintptr_t end = (base + *to) / SP_LARGE_PAGE * SP_LARGE_PAGE;
+
+    assert(*from <= *to && *to <= arena->reserved);
+    if (begin >= end || arena->commit)
+        return false;
+    *from = begin - base;
+    *to = end - base;
+    return true;
+}
+
 size_t sp_arena_release(sp_arena *arena, size_t from, size_t to)
 {
-    uintptr_t base = (uintptr_t)arena->base;
-    /* Whole large pages, so that no page is broken up. */
-    uintptr_t begin = sp_multiple(base + from, HUGE_PAGE);
-    uintptr_t end = (base + to) / HUGE_PAGE * HUGE_PAGE;
-
-    assert(from <= to && to <= arena->reserved);
-    if (begin >= end || arena->commit)
+    if (!sp_arena_whole_pages(arena, &from, &to))
         return to;
-    madvise((void *)begin, end - begin, MADV_DONTNEED);
-    return begin - base;
+    madvise(arena->base + from, to - from, MADV_DONTNEED);
+    return from;
 }

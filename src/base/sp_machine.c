@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/sp_env.h"
@@ -386,4 +387,23 @@ void sp_machine_zero(void *data, size_t bytes)
     }
     memset(data, 0, begin - at);
     memset((void *)end, 0, at + bytes - end);
+}
+
+bool sp_machine_move_pages(void *from, void *to, size_t bytes)
+{
+#ifdef MREMAP_DONTUNMAP
+    const int flags = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP;
+
+    if (sp_machine_has_valgrind())
+        return false;
+    /* UCX, which MPICH uses, replaces mremap() by a function that ignores `to`. */
+    if ((void *)syscall(SYS_mremap, from, bytes, bytes, flags, to) == to)
+        return true;
+    /* It may fail after `to` was unmapped. */
+    mmap(to, bytes, PROT_READ | PROT_WRITE,
+         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+#else
+    (void)from, (void)to, (void)bytes;
+#endif
+    return false;
 }

@@ -11,6 +11,8 @@
 /* A set of cores is an array of this many 64-bit words, one bit a core, wide enough for
  * any machine. */
 enum { SP_CORE_WORDS = 128 };
+/* The bytes of a large page. */
+enum { SP_LARGE_PAGE = 2 << 20 };
 
 /* The number of cores of a set. */
 int sp_machine_count(const uint64_t set[SP_CORE_WORDS]);
@@ -65,6 +67,11 @@ double sp_machine_children_s(void);
 /* Zeroes private memory. Whole pages go back to the system and occupy memory again only
  * when they are touched. */
 void sp_machine_zero(void *data, size_t bytes);
+/* Has the pages of `from` take the place of those of `to`, which go back to the system.
+ * Both are whole pages of private memory; their bytes are undefined afterwards, but `from`
+ * is zero and without pages if the result is true. False: the system cannot do that, or
+ * valgrind counts the pages. */
+bool sp_machine_move_pages(void *from, void *to, size_t bytes);
 /* Gives freed memory that malloc keeps back to the system. */
 void sp_machine_trim(void);
 /* Lets malloc keep little of what is freed, for a program whose threads come and go: all

@@ -140,14 +140,11 @@ typedef sp_status sp_comm_test_fn(void *arg, bool *is_done);
 sp_status sp_comm_wait_for(sp_comm *comm, bool is_for_others, sp_comm_test_fn *test,
                            void *arg);
 
-/* Allocates zeroed memory for vectors that are summed over the ranks in place. Within a
- * node the ranks can reach each other's, if the system allows it. Collective over
- * the world. SP_EMEM. sp_comm_free is local and is called when no request is under way;
- * NULL is allowed. */
+/* Allocates zeroed memory, in whole large pages unless the ranks share it, for vectors
+ * that are summed over the ranks in place. Within a node the ranks can reach each
+ * other's, if the system allows it. Collective over the world. SP_EMEM. sp_comm_free is
+ * local and is called when no request is under way; NULL is allowed. */
 sp_status sp_comm_alloc(sp_comm *comm, size_t bytes, void **out);
-/* Zeroes the memory. Memory that is not shared goes back to the system until it is
- * touched. Local. */
-void sp_comm_clear(sp_comm *comm, void *data, size_t bytes);
 void sp_comm_free(sp_comm *comm, void *data);
 
 /* A barrier, and a broadcast of bytes from root, in place. Collective over the world.

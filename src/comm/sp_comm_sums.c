@@ -14,9 +14,8 @@
 #include "base/sp_list.h"
 #include "base/sp_liveness.h"
 #include "base/sp_machine.h"
+#include "base/sp_number.h"
 #include "comm/sp_comm_internal.h"
-
-enum { HUGE_PAGE = 2 << 20 };
 
 void (*sp_comm_on_leave)(sp_comm *comm, sp_status code);
 
@@ -392,28 +391,16 @@ sp_status sp_comm_alloc(sp_comm *comm, size_t bytes, void **out)
     if (comm->impl && comm->impl->shared && comm->n_nodes == 1)
         SP_TRY(sp_node_alloc(comm->impl->shared, bytes, out));
     if (!*out) {
-        *out = aligned_alloc(HUGE_PAGE, (bytes + HUGE_PAGE) / HUGE_PAGE * HUGE_PAGE);
+        const size_t whole = sp_multiple(bytes + 1, SP_LARGE_PAGE);
+
+        *out = aligned_alloc(SP_LARGE_PAGE, whole);
         if (!*out)
             return SP_FAIL(SP_EMEM, "no memory for %zu bytes that the ranks sum",
                            bytes);
-        madvise(*out, bytes, MADV_HUGEPAGE);
-        sp_machine_zero(*out, bytes);
+        madvise(*out, whole, MADV_HUGEPAGE);
+        sp_machine_zero(*out, whole);
     }
     return SP_OK;
-}
-
-static bool comm_is_shared(const sp_comm *comm, const void *data)
-{
-    return comm->impl && comm->impl->shared && sp_node_holds(comm->impl->shared, data);
-}
-
-void sp_comm_clear(sp_comm *comm, void *data, size_t bytes)
-{
-    assert(data || bytes == 0);
-    if (comm_is_shared(comm, data))
-        memset(data, 0, bytes);
-    else
-        sp_machine_zero(data, bytes);
 }
 
 void sp_comm_free(sp_comm *comm, void *data)

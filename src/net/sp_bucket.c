@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/sp_list.h"
+#include "base/sp_machine.h"
 #include "base/sp_number.h"
 
 enum { BUCKET_BYTES = 16 << 20, ALIGNMENT = 128, NARROW = 16 };
@@ -177,7 +178,9 @@ sp_status sp_buckets_begin(sp_buckets *buckets)
     impl->n_posted = impl->n_done = 0;
     buckets->is_begun = false;
     if (!is_device(buckets)) {
-        sp_comm_clear(buckets->comm, buckets->grad, n * sizeof *buckets->grad);
+        if (buckets->comm->size == 1)
+            sp_machine_zero(buckets->grad,
+                            sp_multiple(n * sizeof *buckets->grad, SP_LARGE_PAGE));
         memset(impl->sums, 0, sizeof impl->host_sums);
         return SP_OK;
     }

@@ -70,7 +70,7 @@ void sp_buckets_destroy(sp_buckets *buckets);
  * transport is borrowed. Local. SP_EMEM. */
 sp_status sp_buckets_attach(sp_buckets *buckets, sp_transport *transport);
 /* Begins a step, before its first micro-batch: zeroes tail, loss and limbs. The first
- * backward pass overwrites the gradient, which on the host is zeroed to give its memory
+ * backward pass overwrites the gradient, whose memory a host without other ranks gives
  * back to the system until then. Local. */
 sp_status sp_buckets_begin(sp_buckets *buckets);
 /* Posts the buckets that are complete, given that all gradients from flat offset `from`

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_machine.h"
+
 static sp_status take_fixed(sp_net *net)
 {
     struct sp_net_impl *impl = net->impl;
@@ -49,7 +51,10 @@ static sp_status create(sp_net *net, const sp_net_options *options)
     impl->step = calloc((size_t)impl->low.n_steps, sizeof *impl->step);
     impl->pack =
         calloc(SP_PACK_DIRECTIONS * (size_t)impl->low.n_steps, sizeof *impl->pack);
-    if (!impl->step || !impl->pack)
+    impl->loan =
+        calloc((size_t)net->graph->n_floats * sizeof(float) / SP_LARGE_PAGE + 1,
+               sizeof *impl->loan);
+    if (!impl->step || !impl->pack || !impl->loan)
         return SP_FAIL(SP_EMEM, "network: out of memory");
     SP_TRY(take_fixed(net));
     SP_TRY(sp_buffer_plan_create(&impl->mem, &impl->low, &buffer_rules));
@@ -109,6 +114,7 @@ void sp_net_destroy(sp_net *net)
         sp_transport_close(&impl->own);
         free(impl->step);
         free(impl->pack);
+        free(impl->loan);
     }
     free(impl);
     memset(net, 0, sizeof *net);

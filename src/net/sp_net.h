@@ -63,8 +63,8 @@ typedef struct sp_net_options {
     sp_transport *transport; /* borrowed; NULL: the net opens MPI */
     bool is_exact;           /* sums over rows and ranks do not depend on any order */
     /* Batch norms are computed again in the backward pass instead of being stored, one
-     * room serves the packed weights of all layers, and memory that the backward pass
-     * frees goes back to the system. The bits stay the same. */
+     * room serves the packed weights of all layers, and pages that the backward pass
+     * frees hold the gradient (of one rank). The bits stay the same. */
     bool is_low_memory;
     bool is_inference; /* sp_net_backward is never called */
     /* The backward pass computes about half of the activations again (train.recompute,
@@ -96,6 +96,10 @@ void sp_net_updated(sp_net *net);
  * zeroes it: evaluations keep packed weights there from batch to batch. Their contents
  * are lost, and no training step may run until the call with NULL. Local. */
 void sp_net_lend(sp_net *net, const sp_buckets *buckets);
+/* Takes back the pages that the last backward pass has lent to the gradient, whose bytes
+ * are lost: a step calls it before sp_buckets_begin, which would return them to the system.
+ * Local. */
+void sp_net_regain(sp_net *net);
 /* The packings of the weights that the next step reads, for an update to keep. The list
  * is empty if they are stale, as before the first step, and with little memory; it is
  * borrowed until the next call of the net. */

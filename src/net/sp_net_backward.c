@@ -1,6 +1,7 @@
 #include "net/sp_net_impl.h"
 
 #include <assert.h>
+#include <string.h>
 
 #include "base/sp_exact.h"
 #include "base/sp_liveness.h"
@@ -321,6 +322,28 @@ static sp_status backward_step(sp_net *net, int s, sp_buckets *buckets)
     return rc;
 }
 
+/* Has free memory back the gradient before step s writes a part of it. */
+static void backward_lend(sp_net *net, int s, const sp_buckets *buckets)
+{
+    struct sp_net_impl *impl = net->impl;
+    const sp_lower_step *step = &impl->low.step[s];
+    const sp_node *node = &net->graph->node[step->layer];
+    const size_t n = net_count_of(net, node->weight);
+
+    if (step->is_frozen || node->weight < 0)
+        return;
+    if (step->op == SP_OP_CONV)
+        sp_net_release(net, buckets, n * sizeof(float));
+    if (!sp_buffer_plan_is_used(&impl->mem, s))
+        memset(buckets->grad + net->graph->param[node->weight].offset, 0,
+               n * sizeof *buckets->grad);
+    impl->written_from =
+        sp_least(impl->written_from, net->graph->param[node->weight].offset);
+    if (node->bias >= 0)
+        impl->written_from =
+            sp_least(impl->written_from, net->graph->param[node->bias].offset);
+}
+
 sp_status sp_net_backward(sp_net *net, const sp_batch *batch, sp_buckets *buckets,
                           bool is_last)
 {
@@ -331,26 +354,24 @@ sp_status sp_net_backward(sp_net *net, const sp_batch *batch, sp_buckets *bucket
     assert(impl->options.is_exact == (buckets->exact != NULL));
     assert(impl->mem.value[impl->low.n_values - 1].grad.range >= 0 &&
            "sp_net_loss comes first");
-    /* Freed activations make room for gradients of weights: their pages appear when
-     * they are first written. Gradients that other ranks access always have pages. */
+    /* Freed activations make room for gradients of weights, by their pages: new ones
+     * would have to be zeroed (4 % of a step on a virtual machine). Gradients that other
+     * ranks access always have pages. */
     is_releasing =
         impl->options.is_low_memory && batch->micro == 0 && net->comm->size == 1;
-    impl->released_from = impl->mem.matrices.end;
-    impl->to_release = 0;
+    sp_net_begin_loans(net, buckets);
     for (int s = impl->low.n_steps - 1; s >= 0; s--) {
         const sp_lower_step *step = &impl->low.step[s];
 
         sp_liveness_count();
         net->layer = step->layer;
+        if (is_releasing)
+            backward_lend(net, s, buckets);
         if (sp_buffer_plan_is_used(&impl->mem, s)) /* the same on all ranks */
             SP_TRY(backward_step(net, s, buckets));
         sp_buffer_plan_backward_end(&impl->mem, s);
         if (impl->fork.step != s)
             SP_TRY(net_join(net));
-        if (is_releasing && step->op == SP_OP_CONV && !step->is_frozen)
-            sp_net_release(net,
-                           net_count_of(net, net->graph->node[step->layer].weight) *
-                               sizeof(float));
         if (is_last && !impl->fork.is_open)
             SP_TRY(sp_bucket_ready(buckets, step->ready));
         SP_TRY(sp_bucket_poll(buckets));

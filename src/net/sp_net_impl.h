@@ -29,6 +29,12 @@ typedef struct net_fork {
     sp_tensor x, dy;
 } net_fork;
 
+/* Large pages of the matrices that back a part of the gradient. */
+typedef struct net_loan {
+    char *from, *to; /* their place among the matrices, and in the gradient */
+    size_t bytes;
+} net_loan;
+
 struct sp_net_impl {
     sp_net_options options;
     sp_transport own;   /* The transport if the options name no transport. */
@@ -44,10 +50,16 @@ struct sp_net_impl {
     sp_arena loss_ids;    /* Host memory: the sample id that each of them belongs to. */
     sp_arena host;        /* Host scratch, which each of its users rewinds. */
 
-    /* With little memory, a backward pass returns free memory of the matrices to the
-     * system, from the end. It is returned from offset `released_from` on, and
-     * `to_release` bytes more should be. */
+    /* With little memory, the backward pass of one rank lends free pages of the matrices,
+     * from the end, to the gradient, also from the end. They are lent or returned to the
+     * system from offset `released_from` on, and `to_release` bytes more should be. The
+     * gradient has pages from `lent_to` on, and is written from float `written_from` on.
+     */
     size_t released_from, to_release;
+    char *lent_to;
+    int64_t written_from;
+    net_loan *loan; /* [large pages of the gradient] what sp_net_regain takes back */
+    int n_loans;
     uint64_t weights_at; /* The number of times that the weights have changed. */
     /* Without little memory: its value when the weights of all convolutions were packed
      * for each direction; 0: they have never been packed. */
@@ -99,10 +111,12 @@ sp_status sp_net_resample(sp_net *net, int step, sp_tensor x, sp_tensor y,
 char *sp_net_vector(const sp_net *net, int range);
 /* A matrix of the last value's shape, in fp32, at a place. */
 sp_tensor sp_net_last(const sp_net *net, const sp_buffer_place *place);
-/* Returns free memory of the matrices to the system once several MiB have come
- * together. The caller calls it, with little memory, when the gradients of a layer's
- * weights have taken `bytes` more. */
-void sp_net_release(sp_net *net, size_t bytes);
+/* Begins a backward pass that lends memory. */
+void sp_net_begin_loans(sp_net *net, const sp_buckets *buckets);
+/* Lends free pages of the matrices to the gradient once several MiB have come together.
+ * The caller calls it before the backward pass of a convolution with `bytes` of weights.
+ * The part of the gradient that gets pages is zero where no convolution writes it. */
+void sp_net_release(sp_net *net, const sp_buckets *buckets, size_t bytes);
 
 /* ---- sp_net_norm.c ---- */
 /* Writes the arguments that compute scale and shift: in training from the sums of the

@@ -2,6 +2,10 @@
 #include "net/sp_net_impl.h"
 
 #include <assert.h>
+#include <string.h>
+
+#include "base/sp_machine.h"
+#include "base/sp_number.h"
 
 enum { LEAST_RELEASE = 4 << 20 };
 
@@ -18,7 +22,77 @@ sp_status sp_net_reach(sp_net *net)
     return SP_OK;
 }
 
-void sp_net_release(sp_net *net, size_t bytes)
+/* Zeroes those floats of [at, end) of the gradient that no convolution will write. */
+static void net_zero_others(const sp_net *net, float *grad, int64_t at, int64_t end)
+{
+    const sp_graph *g = net->graph;
+
+    for (int p = 0; p < g->n_params; p++) {
+        const sp_node *node = &g->node[g->param[p].node];
+        const int64_t next = p + 1 < g->n_params ? g->param[p + 1].offset : g->n_floats;
+        int64_t from = g->param[p].offset;
+
+        if (node->op == SP_OP_CONV && node->weight == p && !node->is_frozen)
+            from += g->param[p].count;
+        from = sp_most(from, at);
+        if (from < sp_least(next, end))
+            memset(grad + from, 0, (size_t)(sp_least(next, end) - from) * sizeof *grad);
+    }
+}
+
+void sp_net_begin_loans(sp_net *net, const sp_buckets *buckets)
+{
+    struct sp_net_impl *impl = net->impl;
+
+    impl->released_from = impl->mem.matrices.end;
+    impl->to_release = 0;
+    impl->written_from = net->graph->n_floats;
+    impl->lent_to = (char *)(buckets->grad + impl->written_from);
+    impl->n_loans = 0;
+}
+
+/* Lends the last free pages within [from, to) of the matrices to the gradient, as many as
+ * are to be released, or returns those that it has no room for to the system. */
+static void net_lend_pages(sp_net *net, float *grad, size_t from, size_t to)
+{
+    struct sp_net_impl *impl = net->impl;
+    const uintptr_t first = sp_multiple((uintptr_t)grad, SP_LARGE_PAGE);
+    uintptr_t end = (uintptr_t)(grad + impl->written_from);
+    net_loan *loan = &impl->loan[impl->n_loans];
+    size_t bytes = sp_multiple(impl->to_release, SP_LARGE_PAGE);
+
+    if (!sp_arena_whole_pages(&impl->matrices, &from, &to))
+        return;
+    end = end < (uintptr_t)impl->lent_to ? end : (uintptr_t)impl->lent_to;
+    end = end / SP_LARGE_PAGE * SP_LARGE_PAGE;
+    bytes = bytes < to - from ? bytes : to - from;
+    from = to - bytes;
+    impl->released_from = from;
+    impl->to_release -= bytes < impl->to_release ? bytes : impl->to_release;
+    bytes = end < first ? 0 : end - first < bytes ? end - first : bytes;
+    *loan = (net_loan){impl->matrices.base + to - bytes, (char *)end - bytes, bytes};
+    if (bytes == 0 || !sp_machine_move_pages(loan->from, loan->to, bytes)) {
+        sp_arena_release(&impl->matrices, from, to);
+        return;
+    }
+    sp_arena_release(&impl->matrices, from, to - bytes);
+    net_zero_others(net, grad, (float *)(void *)loan->to - grad,
+                    (float *)(void *)end - grad);
+    impl->lent_to = loan->to;
+    impl->n_loans++;
+}
+
+void sp_net_regain(sp_net *net)
+{
+    struct sp_net_impl *impl = net->impl;
+
+    for (int i = 0; i < impl->n_loans; i++)
+        sp_machine_move_pages(impl->loan[i].to, impl->loan[i].from,
+                              impl->loan[i].bytes);
+    impl->n_loans = 0;
+}
+
+void sp_net_release(sp_net *net, const sp_buckets *buckets, size_t bytes)
 {
     struct sp_net_impl *impl = net->impl;
     const sp_ranges *ranges = &impl->mem.matrices;
@@ -28,16 +102,12 @@ void sp_net_release(sp_net *net, size_t bytes)
     if (impl->to_release < LEAST_RELEASE)
         return;
     for (int i = ranges->last; i >= 0 && impl->to_release > 0; i = r->prev) {
-        size_t from, end;
-
         r = &ranges->range[i];
-        end = r->at + r->bytes;
-        end = end < impl->released_from ? end : impl->released_from;
-        if (r->n_holders > 0 || r->at >= end)
-            continue;
-        from = end - r->at > impl->to_release ? end - impl->to_release : r->at;
-        impl->to_release -= end - from;
-        impl->released_from = sp_arena_release(&impl->matrices, from, end);
+        if (r->n_holders == 0 && r->at < impl->released_from)
+            net_lend_pages(net, buckets->grad, r->at,
+                           r->at + r->bytes < impl->released_from
+                               ? r->at + r->bytes
+                               : impl->released_from);
     }
 }
 
