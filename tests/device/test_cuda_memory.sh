@@ -58,6 +58,8 @@ sed 's/one/two/
      s/family = "dummy".*/family = "minkunet14A"; width = 0.125; stem_kernel = 5; };/
      s/warmup/optimizer = "adamw"; precision = "bf16"; warmup/' wide.deck >deep.deck
 sed 's/one/three/' wide.deck >small.deck
+sed 's/one/two/; s/0.25/0.05/; s/warmup/loss = "lovasz"; warmup/' wide.deck >loss.deck
 foreseen wide.deck
+foreseen loss.deck
 foreseen small.deck
 foreseen deep.deck
