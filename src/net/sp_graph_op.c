@@ -143,31 +143,17 @@ static sp_status shape_coordinates(sp_graph_builder *b, const sp_node *node, int
     return SP_OK;
 }
 
-static sp_status shape_conv(sp_graph_builder *b, sp_node *node)
+/* Of convolutions and pools: an absent stride is 1, an absent kernel the stride. */
+static sp_status shape_strided(sp_graph_builder *b, sp_node *node)
 {
     const int from = node->level;
 
-    node->c_out = b->layer->out;
+    if (b->layer->out > 0)
+        node->c_out = b->layer->out;
     node->stride = b->layer->stride > 0 ? b->layer->stride : 1;
-    node->kernel = b->layer->kernel > 0 ? b->layer->kernel : 1;
-    SP_TRY(set_level(b, node));
-    return from < 0 ? SP_OK : shape_coordinates(b, node, from);
-}
-
-static sp_status shape_pool(sp_graph_builder *b, sp_node *node)
-{
-    const int from = node->level;
-
-    node->stride = b->layer->stride;
     node->kernel = b->layer->kernel > 0 ? b->layer->kernel : node->stride;
     SP_TRY(set_level(b, node));
     return from < 0 ? SP_OK : shape_coordinates(b, node, from);
-}
-
-static sp_status shape_upsample(sp_graph_builder *b, sp_node *node)
-{
-    node->stride = node->kernel = b->layer->stride;
-    return set_level(b, node);
 }
 
 /* It reads the neighbours of a coarser voxel, by the 2^3 map of that level. */
@@ -289,7 +275,7 @@ static void params_of_norm(sp_graph_builder *b, sp_node *node)
 /* ---- the table ---- */
 
 #define CONV                                                                           \
-    .op = SP_OP_CONV, .set_shape = shape_conv, .add_params = params_of_conv,           \
+    .op = SP_OP_CONV, .set_shape = shape_strided, .add_params = params_of_conv,        \
     .has_map = true, .reads_input = true
 #define RELU                                                                           \
     .op = SP_OP_RELU, .reads_input = true, .passes_grad = true, .may_overwrite = true
@@ -317,11 +303,11 @@ static const sp_op_row rows[] = {
 {{"dropout", "[p]", "in training; p = 0.5 by default"}, 1, .op = SP_OP_DROPOUT,
  .set_shape = shape_dropout, .passes_grad = true, .may_overwrite = true},
 {{"max_pool", "[kernel] stride [coordinates]", "over the voxels present; kernel = stride by default"},
- 1, .op = SP_OP_MAX_POOL, .set_shape = shape_pool, .has_map = true, .has_argmax = true},
+ 1, .op = SP_OP_MAX_POOL, .set_shape = shape_strided, .has_map = true, .has_argmax = true},
 {{"avg_pool", "[kernel] stride [coordinates]", "over the voxels present; kernel = stride by default"},
- 1, .op = SP_OP_AVG_POOL, .set_shape = shape_pool, .has_map = true},
+ 1, .op = SP_OP_AVG_POOL, .set_shape = shape_strided, .has_map = true},
 {{"upsample", "stride", "each voxel's row copied to the finer voxels within it"}, 1,
- .op = SP_OP_AVG_POOL, .set_shape = shape_upsample, .has_map = true,
+ .op = SP_OP_AVG_POOL, .set_shape = shape_strided, .has_map = true,
  .is_transposed = true},
 {{"interpolate", "stride",
   "trilinear between the coarser voxels that are present, at the finer voxels"}, 1,
