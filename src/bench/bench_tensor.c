@@ -4,6 +4,7 @@
 
 #include "base/sp_rng.h"
 #include "bench/bench.h"
+#include "net/sp_buffer_plan.h"
 
 /* Gives host memory for the next upload. It can be reused at once, since an upload has
  * read it when it returns. */
@@ -83,10 +84,9 @@ static void halve(float *data, int64_t n)
 
 sp_status bench_alloc_tensor(bench *b, sp_arena *arena, int64_t n, int c, sp_tensor *t)
 {
-    const bool is_host = b->backend.ops->is_host;
+    const sp_buffer_rules rules = sp_buffer_rules_of(&b->backend, false, false, false);
     const sp_elem elem = b->backend.precision == SP_BF16 ? SP_ELEM_BF16 : SP_ELEM_F32;
-    const int each = is_host ? 1 : 16 / (int)sp_elem_bytes(elem);
-    const int ld = (c + each - 1) / each * each;
+    const int ld = sp_buffer_pitch(&rules, c, elem);
     float *host;
 
     assert(n >= 0 && c >= 1 && t);

@@ -31,38 +31,28 @@ void sp_buffer_plan_destroy(sp_buffer_plan *a)
 
 /* ---- ranges ---- */
 
-/* Elements from one row to the next in a matrix of c columns. */
-static int pitch_of(const sp_buffer_plan *a, int c, sp_elem elem)
-{
-    const int each = a->rules.row_bytes / (int)sp_elem_bytes(elem);
-
-    assert(c > 0);
-    return each > 1 ? (c + each - 1) / each * each : c;
-}
-
-static size_t buffer_bytes_of(const sp_buffer_plan *a, int v)
+/* The bytes of a matrix of the shape of value v with elements of type elem. */
+static size_t buffer_bytes_of(const sp_buffer_plan *a, int v, sp_elem elem)
 {
     const sp_lower_value *value = &a->low->value[v];
 
     return (size_t)sp_graph_rows(&a->counts, value->level) *
-           (size_t)pitch_of(a, value->c, value->elem) * sp_elem_bytes(value->elem);
+           (size_t)sp_buffer_pitch(&a->rules, value->c, elem) * sp_elem_bytes(elem);
 }
 
 static const sp_buffer_side LOW = {false, 0}, HIGH = {true, 0};
 
-/* Takes memory for a matrix of the shape of value v with elements of type elem. */
+/* Takes memory for such a matrix. */
 static sp_buffer_place buffer_alloc(sp_buffer_plan *a, int v, sp_elem elem,
                                     sp_buffer_side from)
 {
-    const sp_lower_value *value = &a->low->value[v];
-    const int ld = pitch_of(a, value->c, elem);
-    const size_t bytes = (size_t)sp_graph_rows(&a->counts, value->level) * (size_t)ld *
-                         sp_elem_bytes(elem);
+    const size_t bytes = buffer_bytes_of(a, v, elem);
     const int range = from.is_high
                           ? sp_ranges_alloc_above(&a->matrices, bytes, from.least)
                           : sp_ranges_alloc(&a->matrices, bytes);
 
-    return (sp_buffer_place){range, a->matrices.range[range].at, ld};
+    return (sp_buffer_place){range, a->matrices.range[range].at,
+                             sp_buffer_pitch(&a->rules, a->low->value[v].c, elem)};
 }
 
 static void buffer_drop(sp_buffer_plan *a, sp_buffer_place *place)
@@ -132,7 +122,8 @@ static void reserve_kept(sp_buffer_plan *a)
     for (int v = 1; v < a->low->n_values; v++)
         if (a->low->value[v].storage == v && a->low->value[v].first >= 0 &&
             sp_buffer_plan_keeps(a, v))
-            a->kept[a->low->value[v].first] += sp_ranges_aligned(buffer_bytes_of(a, v));
+            a->kept[a->low->value[v].first] +=
+                sp_ranges_aligned(buffer_bytes_of(a, v, a->low->value[v].elem));
     for (int s = 0; s < n; s++)
         bytes = a->kept[s] += bytes;
     sp_ranges_reserve(&a->matrices, bytes);
@@ -167,7 +158,7 @@ void sp_buffer_plan_begin(sp_buffer_plan *a, const sp_plan_counts *counts,
             .act = SP_BUFFER_NOWHERE, .grad = SP_BUFFER_NOWHERE, .sums = -1};
     for (int s = 0; s < a->low->n_steps; s++)
         a->argmax[s] = -1;
-    if (x->elem != SP_ELEM_F32 || pitch_of(a, x->c, x->elem) != x->c)
+    if (x->elem != SP_ELEM_F32 || sp_buffer_pitch(&a->rules, x->c, x->elem) != x->c)
         a->value[0].act = buffer_alloc(a, 0, x->elem, LOW);
     reserve_kept(a);
 }

@@ -98,6 +98,14 @@ static inline sp_buffer_rules sp_buffer_rules_of(const sp_backend *be,
     return rules;
 }
 
+/* Elements from one row to the next in a matrix of c columns, at least 1. */
+static inline int sp_buffer_pitch(const sp_buffer_rules *rules, int c, sp_elem elem)
+{
+    const int each = rules->row_bytes / (int)sp_elem_bytes(elem);
+
+    return each > 1 ? (c + each - 1) / each * each : c;
+}
+
 /* Makes the tables for a lowered network, which is borrowed. Local. SP_EMEM; destroy
  * after a failure too. */
 sp_status sp_buffer_plan_create(sp_buffer_plan *buffers, const sp_lowered *low,
