@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "base/sp_scope.h"
 #include "h5/sp_h5.h"
 
 int64_t sp_training_n_weights(const sp_training *t)
@@ -10,73 +11,31 @@ int64_t sp_training_n_weights(const sp_training *t)
     return t ? t->network.graph.n_floats : 0;
 }
 
-static sp_status download(sp_training *t, float *to, const float *from, int64_t n)
-{
-    sp_backend *backend = &t->device.backend;
-
-    if (!n || !from)
-        return SP_OK;
-    return backend->ops->download(backend, to, from, (size_t)n * sizeof *to);
-}
-
 int sp_training_weights(sp_training *t, float *weights)
 {
+    sp_backend *backend;
+
     API_NEED(t, "training");
     API_NEED(weights, "weights");
-    return download(t, weights, t->network.net.param, sp_training_n_weights(t));
+    backend = &t->device.backend;
+    return backend->ops->download(backend, weights, t->network.net.param,
+                                  (size_t)sp_training_n_weights(t) * sizeof *weights);
 }
 
 /* ---- saving ---- */
 
-/* The arrays of a checkpoint in host memory, from one allocation. */
-static sp_status fetch_arrays(sp_training *t, float *host, sp_optim *optim,
-                              sp_checkpoint_arrays *arrays)
+static sp_status write_checkpoint(const sp_training *t, const char *path)
 {
-    const sp_graph *graph = &t->network.graph;
-    const sp_net *net = &t->network.net;
-    const int64_t n = graph->n_floats, n_running = graph->n_buffer_floats;
-    float *at = host + n + n_running;
-
-    *optim = t->learner.optim;
-    SP_TRY(download(t, host, net->param, n));
-    SP_TRY(download(t, host + n, net->running, n_running));
-    for (int i = 0; i < SP_N_OPTIM_STATES; i++) {
-        if (!optim->state[i])
-            continue;
-        SP_TRY(download(t, at, optim->state[i], sp_optim_state_floats(graph, i)));
-        optim->state[i] = at;
-        at += sp_optim_state_floats(graph, i);
-    }
-    *arrays =
-        (sp_checkpoint_arrays){.param = host, .running = host + n, .optim = optim};
-    return SP_OK;
-}
-
-static sp_status write_checkpoint(sp_training *t, const char *path)
-{
-    const sp_graph *graph = &t->network.graph;
     const sp_config resolved = sp_device_resolved(&t->device);
-    const size_t n = (size_t)(graph->n_floats + graph->n_buffer_floats +
-                              sp_optim_state_total(&t->config, graph));
     sp_checkpoint_state state = t->state;
-    float *host = malloc((n + 1) * sizeof *host);
-    sp_checkpoint_arrays arrays;
-    sp_optim optim;
-    sp_status rc = host ? SP_OK : SP_FAIL(SP_EMEM, "no memory for a checkpoint");
+    SP_FREED char *deck = NULL;
 
-    state.deck = NULL;
+    SP_TRY(sp_config_to_text(&resolved, &deck));
+    state.deck = deck;
     state.data_hash = t->data.train.hash;
     state.groups = sp_learner_groups(&t->learner);
     state.val_hash = 0;
-    if (rc == SP_OK)
-        rc = sp_config_to_text(&resolved, &state.deck);
-    if (rc == SP_OK)
-        rc = fetch_arrays(t, host, &optim, &arrays);
-    if (rc == SP_OK)
-        rc = sp_checkpoint_write(path, graph, &state, &t->network.norm, &arrays);
-    free(state.deck);
-    free(host);
-    return rc;
+    return sp_network_save(&t->network, &t->learner.optim, &state, path);
 }
 
 int sp_training_save(sp_training *t, const char *path)

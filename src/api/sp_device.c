@@ -162,31 +162,6 @@ static bool is_to_try(const sp_placement *placement, const sp_place *own)
     return own->what.capability == 90;
 }
 
-/* With run.wgmma = "auto", a child process tries wgmma once for each node and model of
- * device, before any rank opens its own device. If one trial fails, all ranks do
- * without wgmma. Collective. */
-static sp_status device_try_wgmma(sp_device *d, const sp_liberties *may,
-                                  const sp_place *place)
-{
-    sp_backend *backend = &d->backend;
-    int64_t is_used = 1;
-
-    if (!backend->is_wgmma_optional || !may->try_wgmma)
-        return SP_OK;
-    if (is_to_try(&d->placement, place) && may->try_wgmma(place->device) != SP_OK) {
-        is_used = 0;
-        sp_log_warn(
-            "run.wgmma = \"auto\": convolutions do without wgmma: rank %d on %s "
-            "had a child process try it: %s; run.wgmma=false leaves the trial "
-            "out",
-            place->rank, place->host, sp_error_last()->message);
-    }
-    SP_TRY(sp_comm_allreduce(d->comm, SP_SCOPE_WORLD, &is_used, 1, SP_I64, SP_MIN));
-    if (!is_used)
-        backend->is_wgmma = backend->is_wgmma_optional = false;
-    return SP_OK;
-}
-
 /* With run.wgmma = "auto", wgmma is used if all ranks have it, so that all compute the
  * same bits. Collective. */
 static sp_status choose_wgmma(sp_device *d)
@@ -197,6 +172,29 @@ static sp_status choose_wgmma(sp_device *d)
         return SP_OK;
     SP_TRY(sp_comm_allreduce(d->comm, SP_SCOPE_WORLD, &is_used, 1, SP_I64, SP_MIN));
     d->backend.is_wgmma = is_used;
+    return SP_OK;
+}
+
+/* With run.wgmma = "auto", a child process tries wgmma once for each node and model of
+ * device, before any rank opens its own device. If one trial fails, all ranks do
+ * without wgmma. Collective. */
+static sp_status device_try_wgmma(sp_device *d, const sp_liberties *may,
+                                  const sp_place *place)
+{
+    sp_backend *backend = &d->backend;
+
+    if (!backend->is_wgmma_optional || !may->try_wgmma)
+        return SP_OK;
+    if (is_to_try(&d->placement, place) && may->try_wgmma(place->device) != SP_OK) {
+        backend->is_wgmma = false;
+        sp_log_warn(
+            "run.wgmma = \"auto\": convolutions do without wgmma: rank %d on %s "
+            "had a child process try it: %s; run.wgmma=false leaves the trial "
+            "out",
+            place->rank, place->host, sp_error_last()->message);
+    }
+    SP_TRY(choose_wgmma(d));
+    backend->is_wgmma_optional = backend->is_wgmma;
     return SP_OK;
 }
 

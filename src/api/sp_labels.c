@@ -82,7 +82,7 @@ sp_status sp_labels_check(const sp_config *config, sp_comm *comm, const sp_datas
                        : "");
 }
 
-/* Counts the labels of this rank's share of the training set. */
+/* Counts the labels of this rank's share; without a config only labels are read. */
 static sp_status labels_count_share(const sp_config *config, const sp_comm *comm,
                                     const sp_dataset *set, int64_t *count)
 {
@@ -91,7 +91,8 @@ static sp_status labels_count_share(const sp_config *config, const sp_comm *comm
     sp_status rc = SP_OK;
 
     for (int64_t i = comm->rank; i < set->n_samples && rc == SP_OK; i += comm->size) {
-        rc = labels_read(config, set, i, &sample, &damage);
+        rc = config ? labels_read(config, set, i, &sample, &damage)
+                    : sp_sample_read_labels(set, i, &sample);
         for (int64_t j = 0; rc == SP_OK && j < sample.n; j++)
             if (sample.labels[j] != SP_IGNORE)
                 count[sample.labels[j]]++;
@@ -103,23 +104,6 @@ static sp_status labels_count_share(const sp_config *config, const sp_comm *comm
 /* The most labels of a rank that are counted for a warning: a second of reading. Chunks
  * are unpacked for each sample, so there are fewer of those. */
 enum { MOST_COUNTED = 1 << 28, MOST_UNPACKED = 1 << 22 };
-
-/* Counts this rank's share; false if a sample cannot be read; the loader reports it
- * when it comes to it. */
-static bool labels_try_share(const sp_comm *comm, const sp_dataset *set, int64_t *count)
-{
-    sp_sample sample = {0};
-    bool is_read = true;
-
-    for (int64_t i = comm->rank; i < set->n_samples && is_read; i += comm->size) {
-        is_read = sp_sample_read_labels(set, i, &sample) == SP_OK;
-        for (int64_t j = 0; is_read && j < sample.n; j++)
-            if (sample.labels[j] != SP_IGNORE)
-                count[sample.labels[j]]++;
-    }
-    sp_sample_destroy(&sample);
-    return is_read;
-}
 
 sp_status sp_labels_count(sp_comm *comm, const sp_dataset *set, int n_classes,
                           int64_t *count, bool *is_known)
@@ -133,7 +117,8 @@ sp_status sp_labels_count(sp_comm *comm, const sp_dataset *set, int n_classes,
     *is_known = false;
     if (set->n_voxels / comm->size > most)
         return SP_OK;
-    is_missing = !labels_try_share(comm, set, count);
+    /* The loader reports a damaged sample when it comes to it. */
+    is_missing = labels_count_share(NULL, comm, set, count) != SP_OK;
     SP_TRY(sp_comm_allreduce(comm, SP_SCOPE_WORLD, count, (size_t)n_classes, SP_I64,
                              SP_SUM));
     SP_TRY(sp_comm_allreduce(comm, SP_SCOPE_WORLD, &is_missing, 1, SP_I64, SP_MAX));

@@ -6,6 +6,7 @@
 
 #include "api/sp_memory.h"
 #include "base/sp_list.h"
+#include "base/sp_scope.h"
 #include "checkpoint/sp_replica.h"
 #include "h5/sp_h5.h"
 #include "weights/sp_packed.h"
@@ -237,34 +238,51 @@ sp_status sp_network_load(sp_network *n, const sp_config *config,
     return SP_OK;
 }
 
-/* Gives the weights in host memory: *copy is NULL or to be freed by the caller. */
-static sp_status fetch_weights(const sp_net *net, float **copy, const float **weights)
+static sp_status download_floats(sp_backend *backend, float *to, const float *from,
+                                 int64_t n)
 {
-    size_t bytes = (size_t)net->graph->n_floats * sizeof(float);
+    return to && n ? backend->ops->download(backend, to, from, (size_t)n * sizeof *to)
+                   : SP_OK;
+}
 
-    *copy = NULL;
-    *weights = net->param;
-    if (net->backend->ops->is_host)
-        return SP_OK;
-    *copy = malloc(bytes + 1);
-    if (!*copy)
-        return SP_FAIL(SP_EMEM, "copy of the weights: out of memory");
-    *weights = *copy;
-    return net->backend->ops->download(net->backend, *copy, net->param, bytes);
+sp_status sp_network_save(const sp_network *n, const sp_optim *optim,
+                          const sp_checkpoint_state *state, const char *path)
+{
+    const sp_graph *graph = &n->graph;
+    const sp_net *net = &n->net;
+    sp_backend *backend = net->backend;
+    host_weights w = {net->param, net->running, *optim};
+    SP_FREED float *host = NULL;
+
+    if (!backend->ops->is_host) {
+        SP_TRY(allocate_host(graph, &w, &host));
+        SP_TRY(download_floats(backend, w.param, net->param, graph->n_floats));
+        SP_TRY(
+            download_floats(backend, w.running, net->running, graph->n_buffer_floats));
+        for (int i = 0; i < SP_N_OPTIM_STATES; i++)
+            SP_TRY(download_floats(backend, w.at.state[i], optim->state[i],
+                                   sp_optim_state_floats(graph, i)));
+    }
+    return sp_checkpoint_write(path, graph, state, &n->norm,
+                               &(sp_checkpoint_arrays){.param = w.param,
+                                                       .running = w.running,
+                                                       .optim = &w.at});
 }
 
 sp_status sp_network_check_replicas(const sp_network *n, int64_t step)
 {
-    const float *weights;
-    float *copy = NULL;
-    sp_status rc;
+    const sp_net *net = &n->net;
+    const int64_t count = n->graph.n_floats;
+    SP_FREED float *copy = NULL;
+    sp_status rc = SP_OK;
 
-    assert(n->net.impl);
-    rc = sp_comm_agree(n->net.comm, fetch_weights(&n->net, &copy, &weights));
+    assert(net->impl);
+    if (!net->backend->ops->is_host)
+        rc = SP_NEW(&copy, count, "a copy of the weights");
     if (rc == SP_OK)
-        rc = sp_replica_check(n->net.comm, weights, n->graph.n_floats, step);
-    free(copy);
-    return rc;
+        rc = download_floats(net->backend, copy, net->param, count);
+    SP_TRY(sp_comm_agree(net->comm, rc));
+    return sp_replica_check(net->comm, copy ? copy : net->param, count, step);
 }
 
 void sp_network_close(sp_network *n)

@@ -108,6 +108,10 @@ typedef struct sp_weights_source {
  * and network->fault names the first of them. */
 sp_status sp_network_load(sp_network *network, const sp_config *config,
                           const sp_weights_source *from);
+/* Rank 0, local: writes a checkpoint of the present state (sp_checkpoint_write), whose
+ * deck is text. SP_EIO, SP_EMEM, SP_EDEVICE. */
+sp_status sp_network_save(const sp_network *network, const sp_optim *optim,
+                          const sp_checkpoint_state *state, const char *path);
 /* Compares the weights of all ranks, which should be the same bits (sp_replica.h);
  * `step` is for the message. */
 sp_status sp_network_check_replicas(const sp_network *network, int64_t step);

@@ -85,12 +85,6 @@ sp_status sp_trainer_begin(sp_trainer *t)
     return SP_OK;
 }
 
-sp_rates sp_trainer_rates(const sp_trainer *t)
-{
-    return sp_optim_rates(t->session.config, t->state.samples_seen, t->total_samples,
-                          t->learner.sampler.effective);
-}
-
 int64_t sp_trainer_steps(const sp_trainer *t)
 {
     const sp_config *config = t->session.config;

@@ -84,8 +84,6 @@ sp_status sp_trainer_open(sp_trainer *trainer, const sp_command *command);
 /* Collective, agreed: the loader begins, and the start is written to the log and the
  * run folder. To be called once, before the first step. */
 sp_status sp_trainer_begin(sp_trainer *trainer);
-/* Learning rate and momentum of the next step. */
-sp_rates sp_trainer_rates(const sp_trainer *trainer);
 /* Steps of the whole training; INT64_MAX: too many to count. */
 int64_t sp_trainer_steps(const sp_trainer *trainer);
 /* Estimated seconds that the training will still need, evaluations included; NAN: not
