@@ -114,10 +114,12 @@ int sp_model_describe(const sp_model *model, sp_model_info *info);
  *   labels    [n] the class of the greatest logit, the first of several; NULL likewise
  * Rows of logits and labels are the caller's rows. Several threads may use one model;
  * they wait for each other, and models of their own run at the same time. Memory is
- * kept for the largest sample so far. After a failure logits and labels are undefined
- * and the model can be used again. SP_EUSAGE: a pointer is NULL; SP_EDATA: a coordinate
- * out of range or twice, or a feature that is not finite, with its row; SP_ENUMERIC
- * (8): an output is not finite; SP_EMEM. */
+ * kept for the largest sample so far. A child that was forked after a model was opened
+ * opens models and predicts in one thread; other objects are not for such a child.
+ * After a failure logits and labels are undefined and the model can be used again.
+ * SP_EUSAGE: a pointer is NULL; SP_EDATA: a coordinate out of range or twice, or a
+ * feature that is not finite, with its row; SP_ENUMERIC (8): an output is not finite;
+ * SP_EMEM. */
 int sp_model_predict(sp_model *model, int64_t n, const int32_t *coords,
                      const float *features, float *logits, uint16_t *labels);
 /* Frees the model; NULL does nothing. No thread may be using it. */

@@ -18,4 +18,14 @@ static inline void omp_set_num_threads(int n)
     (void)n;
 }
 
+static inline int omp_get_max_active_levels(void)
+{
+    return 1;
+}
+
+static inline void omp_set_max_active_levels(int n)
+{
+    (void)n;
+}
+
 #endif

@@ -4,6 +4,8 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/sp_log.h"
 
@@ -433,6 +435,42 @@ TEST(a_checkpoint_of_another_training_is_refused)
         named(sp_training_load(o.training, "first.h5"), "it must stay the same");
         close_objects(&o);
     }
+}
+
+/* As Python's multiprocessing does it. */
+TEST(a_forked_child_predicts)
+{
+    const sp_model_options two_threads = {.threads = 2};
+    const int64_t n = scene_sample(0, NULL, NULL, NULL);
+    int32_t *coords = calloc((size_t)n * 5, sizeof *coords);
+    float *features = calloc((size_t)n * SCENE_FEATURES, sizeof *features);
+    uint16_t *labels = calloc((size_t)n * 2, sizeof *labels);
+    sp_model *model;
+    int status = -1;
+    pid_t child;
+    objects o;
+
+    open_objects(&o);
+    OK(sp_deck_override(o.deck, "net.width=1"));
+    OK(sp_training_create(&o.training, &o.options));
+    OK(sp_training_save(o.training, "model.h5"));
+    OK(sp_model_open(&model, "model.h5", &two_threads));
+    scene_sample(0, coords, features, coords + 3 * n);
+    OK(sp_model_predict(model, n, coords, features, NULL, labels));
+    child = fork();
+    if (child == 0) {
+        alarm(20); /* ends a child that waits for threads that it does not have */
+        status = sp_model_predict(model, n, coords, features, NULL, labels + n) ||
+                 memcmp(labels, labels + n, (size_t)n * sizeof *labels) != 0 ||
+                 sp_model_open(&model, "model.h5", &two_threads) ||
+                 sp_model_predict(model, n, coords, features, NULL, labels + n);
+        _exit(status);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    sp_model_close(model);
+    free(coords), free(features), free(labels);
+    close_objects(&o);
 }
 
 /* A network that differs in its last layer only, so that the others could be read. */
