@@ -108,6 +108,17 @@ static int spawn_shell(pid_t *pid, const char *script, const char *path)
     return sp_child_spawn(pid, "/bin/sh", argv, -1);
 }
 
+/* Takes the eldest entry out of the queue. */
+static sp_child_work child_take_first(sp_child *child)
+{
+    const sp_child_work first = child->waiting[0];
+
+    child->n_waiting--;
+    memmove(child->waiting, child->waiting + 1,
+            (size_t)child->n_waiting * sizeof *child->waiting);
+    return first;
+}
+
 static void start_next(sp_child *child)
 {
     char *script;
@@ -115,10 +126,8 @@ static void start_next(sp_child *child)
 
     if (child->pid || child->n_waiting == 0)
         return;
-    child->running = child->waiting[0];
-    child->n_waiting--;
-    memmove(child->waiting, child->waiting + 1,
-            (size_t)child->n_waiting * sizeof *child->waiting);
+    free(child->running.path);
+    child->running = child_take_first(child);
     if (asprintf(&script, "%s \"$1\"", child->running.command) >= 0) {
         error = spawn_shell(&child->pid, script, child->running.path);
         free(script);
@@ -140,6 +149,14 @@ static void record_result(const char *record, const char *path, const char *resu
         return;
     fprintf(to, "%s %s\n", result, path);
     fclose(to);
+}
+
+static void child_leave_out(const sp_child_work *work, const char *why)
+{
+    if (work->path)
+        record_result(work->record, work->path, "left out");
+    sp_log_warn("%s %s: left out, %s", work->command,
+                work->path ? work->path : "a file", why);
 }
 
 static void child_report_end(const sp_child *child, int status)
@@ -191,24 +208,23 @@ void sp_child_poll(sp_child *child)
 void sp_child_start(sp_child *child, const char *command, const char *path,
                     const char *record)
 {
-    int at;
+    sp_child_work work = {command, record, strdup(path)}, eldest;
 
     assert(command && path);
     for (int i = 0; i < child->n_waiting; i++)
-        if (strcmp(child->waiting[i].path, path) == 0)
+        if (work.path && strcmp(child->waiting[i].path, path) == 0) {
+            free(work.path);
             return;
+        }
     if (child->n_waiting == SP_CHILD_QUEUE) {
-        sp_log_warn("%s %s: left out, %d others wait", command, child->waiting[0].path,
-                    SP_CHILD_QUEUE);
-        record_result(child->waiting[0].record, child->waiting[0].path, "left out");
-        child->n_waiting--;
-        memmove(child->waiting, child->waiting + 1,
-                (size_t)child->n_waiting * sizeof *child->waiting);
+        eldest = child_take_first(child);
+        child_leave_out(&eldest, "too many others wait");
+        free(eldest.path);
     }
-    at = child->n_waiting++;
-    child->waiting[at].command = command;
-    child->waiting[at].record = record;
-    snprintf(child->waiting[at].path, sizeof child->waiting[at].path, "%s", path);
+    if (work.path)
+        child->waiting[child->n_waiting++] = work;
+    else
+        child_leave_out(&work, "out of memory");
     sp_child_poll(child);
 }
 
@@ -237,9 +253,10 @@ void sp_child_finish(sp_child *child, double patience_s)
     if (child->pid)
         kill_running(child, sp_now_s() - child->started_s);
     for (int i = 0; i < child->n_waiting; i++) {
-        record_result(child->waiting[i].record, child->waiting[i].path, "left out");
-        sp_log_warn("%s %s: left out, the program ends", child->waiting[i].command,
-                    child->waiting[i].path);
+        child_leave_out(&child->waiting[i], "the program ends");
+        free(child->waiting[i].path);
     }
     child->n_waiting = 0;
+    free(child->running.path);
+    child->running.path = NULL;
 }

@@ -7,7 +7,12 @@
 
 #include <sys/types.h>
 
-enum { SP_CHILD_QUEUE = 64, SP_CHILD_PATH = 4096 };
+enum { SP_CHILD_QUEUE = 4096 };
+
+typedef struct sp_child_work {
+    const char *command, *record; /* borrowed */
+    char *path;                   /* owned */
+} sp_child_work;
 
 /* The queue. The caller zeroes it and sets limit_s before first use. */
 typedef struct sp_child {
@@ -17,10 +22,7 @@ typedef struct sp_child {
     double started_s;
     int n_killed; /* number of commands that exceeded their time */
     int n_waiting;
-    struct {
-        const char *command, *record; /* borrowed */
-        char path[SP_CHILD_PATH];
-    } waiting[SP_CHILD_QUEUE], running;
+    sp_child_work waiting[SP_CHILD_QUEUE], running;
 } sp_child;
 
 /* Queues `/bin/sh -c 'command "$1"'` with path as $1. A path that already waits is not

@@ -23,6 +23,7 @@
 
 #define AFTER_SAVE_LIMIT_S    60.0
 #define PATIENCE_OF_FAILURE_S 5.0
+enum { PATIENT_COMMANDS = 65 }; /* as many may take all of their time at the end */
 
 /* Files, then folders, that a run writes and sp_run_set_aside moves. */
 static const char *const run_files[] = {"status.json",
@@ -309,7 +310,7 @@ static double patience_s(const sp_run *run)
 
     if (run->impl->has_failed)
         return PATIENCE_OF_FAILURE_S;
-    return run->impl->is_stopped ? one_s : one_s * (1 + SP_CHILD_QUEUE);
+    return run->impl->is_stopped ? one_s : one_s * PATIENT_COMMANDS;
 }
 
 void sp_run_close(sp_run *run)

@@ -15,6 +15,10 @@ sees() {
 run 2 0 base.deck run.dir=plain
 test ! -e plain/pictures && test ! -e plain/report.html || fail "pictures unasked"
 
+mkdir -p r/pictures
+for i in $(seq 100); do # the queue of commands is not short
+    : >"r/pictures/$i.png"
+done
 run 2 0 base.deck run.dir=r run.report_every=1 run.tensorboard=true run.rank_logs=true \
     run.after_save="sh -c 'echo \$0 >>$dir/saved; cp \$0 $dir/\${0##*/}.copy'"
 sees saved r/report.html
@@ -23,6 +27,7 @@ find r -type f | grep -v '/lock$\|/heartbeat.bin$\|/after_save.log$\|/logs/' >fi
 while read -r file; do
     grep -qxF "0 $file" r/after_save.log || fail "after_save did not get $file"
 done <files
+rm r/pictures/[0-9]*.png
 sees files r/tensorboard/events.out.tfevents.
 same r/metrics.jsonl metrics.jsonl.copy "metrics.jsonl that after_save got last"
 sees r/report.html '<span class="state done">done</span>'
