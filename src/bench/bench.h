@@ -319,9 +319,9 @@ typedef struct bench_parts {
 } bench_parts;
 
 /* ---- bench_work.c ---- */
-/* Adds the work of a batch to parts. */
-void bench_work_add(const sp_graph *graph, const sp_batch *batch, bool is_training,
-                    bench_parts *parts);
+/* Adds the work of a batch, which the backend has computed, to parts. */
+void bench_work_add(sp_backend *backend, const sp_graph *graph, const sp_batch *batch,
+                    bool is_training, bench_parts *parts);
 /* Counts the work of n steps on all ranks. Collective, agreed; SP_EDATA if a rank
  * had a step without a voxel. bench_work_free follows in any case. */
 sp_status bench_work_count(sp_session *session, const bench_parts *step, int n,

@@ -11,6 +11,7 @@
 
 #include "api/sp_memory.h"
 #include "base/sp_log.h"
+#include "cpu/cpu.h"
 #include "train/sp_evaluate.h"
 
 typedef struct evaluation {
@@ -64,6 +65,8 @@ static sp_status time_forward(evaluation *e, const sp_batch *batch, bool is_trai
     sp_backend *backend = &e->device.backend;
     const double at = sp_now_s(), cpu_at = sp_clock_s(CLOCK_PROCESS_CPUTIME_ID);
 
+    if (backend->ops->is_host) /* the work of the last pass counts */
+        sp_cpu_take_left_out(backend);
     SP_TRY(sp_net_forward(&e->network.net, batch, is_training, logits));
     SP_TRY(backend->ops->wait(backend));
     *wall += sp_now_s() - at;
@@ -92,7 +95,7 @@ static sp_status time_batch(void *arg, const sp_batch *batch)
     at = sp_now_s();
     SP_TRY(sp_net_loss(&network->net, batch, &out, e->metrics.confusion, prediction));
     e->parts->part[SP_STEP_LOSS] += sp_now_s() - at;
-    bench_work_add(&network->graph, batch, false, e->parts);
+    bench_work_add(&e->device.backend, &network->graph, batch, false, e->parts);
     return sp_evaluator_check(network, &e->data.val, batch, prediction);
 }
 

@@ -27,6 +27,7 @@
 
 #include "base/sp_log.h"
 #include "bench/bench.h"
+#include "cpu/cpu.h"
 
 enum { MAX_ROWS = 4096, LEAD_US = 100 };
 
@@ -122,6 +123,8 @@ static sp_status layers_end(bench_trace *t, sp_backend *be, const char *op, work
     t->part_busy_s += seconds;
     SP_TRY(find_row(t, t->net->layer, op, &r));
     r->seconds[t->step] += fmax(seconds - t->empty_s, 0);
+    if (t->real->is_host)
+        w.flops -= 2 * sp_cpu_take_left_out(be);
     w.flops += r->work[t->step].flops;
     w.bytes += r->work[t->step].bytes;
     r->work[t->step] = w;

@@ -64,7 +64,8 @@ static sp_status step_begin_part(void *arg, sp_step_part part, const sp_batch *b
         SP_TRY(backend->ops->wait(backend));
     clock->parts->part[clock->part] += sp_now_s() - clock->at;
     if (part == SP_STEP_RECYCLE)
-        bench_work_add(&clock->training->network.graph, batch, true, clock->parts);
+        bench_work_add(backend, &clock->training->network.graph, batch, true,
+                       clock->parts);
     clock->part = part;
     clock->at = sp_now_s();
     clock->training->batch = batch;

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cpu/cpu.h"
+
 /* ---- counting ---- */
 
 /* Flops of the convolutions of a batch: forward and, in training, the gradient of the
@@ -31,12 +33,14 @@ static double conv_flops(const sp_graph *graph, const sp_plan_counts *counts,
     return flops;
 }
 
-void bench_work_add(const sp_graph *graph, const sp_batch *batch, bool is_training,
-                    bench_parts *parts)
+void bench_work_add(sp_backend *backend, const sp_graph *graph, const sp_batch *batch,
+                    bool is_training, bench_parts *parts)
 {
     const sp_plan_counts counts = sp_plan_count(&batch->plan);
 
     assert(batch->n >= 0 && batch->n_samples >= 0);
+    if (backend->ops->is_host)
+        parts->flops -= 2 * sp_cpu_take_left_out(backend);
     parts->flops += conv_flops(graph, &counts, is_training);
     parts->n += batch->n;
     parts->n_samples += batch->n_samples;

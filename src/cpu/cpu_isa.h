@@ -58,7 +58,29 @@ typedef struct sp_cpu_conv {
     /* NULL, or the norm that is applied to a tile before it is written, in bf16 before
      * it is rounded. Only scale, shift, res and slope are read. */
     const sp_norm_args *norm;
+    /* NULL, or the channels of the rows of x that are not zero (list_channels): only
+     * these are multiplied. */
+    const uint8_t *list;
 } sp_cpu_conv;
+
+/* Lists of channels are of runs of nearly equal length, of which the last one may be
+ * shorter. */
+static inline int sp_cpu_list_run(int c)
+{
+    enum { MOST = 96 };
+    const int n = (c + MOST - 1) / MOST;
+
+    return (c + n - 1) / n;
+}
+
+/* The bytes of the lists of one row, and after them those that list_channels may write
+ * to. */
+static inline size_t sp_cpu_list_bytes(int c)
+{
+    const int run = sp_cpu_list_run(c);
+
+    return (size_t)((c + run - 1) / run * (run + 1) + SP_CPU_LANES);
+}
 
 /* Operands of wgrad: the output tiles tile0 .. tile1 - 1 of a map, or rows
  * row .. end - 1 without one. */
@@ -116,6 +138,10 @@ typedef struct sp_cpu_isa {
     void (*sgd)(const sp_optim_args *a, int64_t at, int64_t end);
     void (*adamw)(const sp_optim_args *a, int64_t at, int64_t end);
     double (*sum_squares)(const float *g, int64_t n);
+    /* Writes the lists of rows of x, sp_cpu_list_bytes each, that conv_tile reads: for
+     * each run of channels the number of those that are not zero, these, rising, and one
+     * that is zero until the run is full. NULL: conv_tile multiplies all channels. */
+    void (*list_channels)(sp_tensor x, int64_t row, int64_t end, uint8_t *list);
 
     /* The ceilings that spbench divides by: multiply-adds in registers; y = y / 2 + x;
      * the same of both vectors in place; a sum of both vectors. The first returns the
@@ -147,7 +173,7 @@ extern const sp_cpu_isa sp_tiles_isa; /* in every build */
 
 /* Scratch of one use at a time. */
 typedef enum sp_cpu_use {
-    SP_CPU_SUMS,    /* partial sums and the distribution of work */
+    SP_CPU_SUMS,    /* partial sums, lists of channels, the distribution of work */
     SP_CPU_ROUNDED, /* the operand of a product in bf16 that is stored in fp32 */
     SP_CPU_USES
 } sp_cpu_use;
@@ -155,6 +181,7 @@ typedef enum sp_cpu_use {
 /* The private part of the CPU backend: be->impl points to it. */
 typedef struct sp_cpu {
     const sp_cpu_isa *isa, *bf16; /* for tensors of fp32, of bf16 */
+    double left_out;              /* see sp_cpu_take_left_out */
     struct {
         void *data;
         size_t bytes;

@@ -221,7 +221,11 @@ SP_CPU_PRODUCTS(DECLARE)
 SP_CPU_PACKING(DECLARE)
 SP_CPU_ROWS(DECLARE)
 SP_CPU_FP32(DECLARE)
+IF_LISTS(SP_CPU_KERNEL(list_channels) ISA(list_channels);)
 #undef DECLARE
+/* Adds offset k over the tile by c->list. is_first: the rows of y have no value yet. */
+void ISA(add_listed)(const sp_cpu_conv *c, const tile *t, int k, bool is_first,
+                     ahead *next);
 /* to[i][j] = w[j][i] for words i < n, j < width; rows of w are ld apart. */
 void ISA(transpose)(const float *w, size_t ld, int n, int width, size_t ld_to,
                     float *to);

@@ -15,7 +15,8 @@
  * An output value is one chain of fused multiply-adds: the bias, then the centre offset
  * of a full map, then the other offsets by rising k, in each the input channels by
  * rising index. Blocks, panels and tiles do not reorder or split that chain, so the
- * result does not depend on them. */
+ * result does not depend on them. cpu_vec_listed.c leaves multiply-adds by zero out of
+ * it. */
 #include "cpu/cpu_vec.h"
 
 #include <assert.h>
@@ -149,6 +150,10 @@ static void vec_conv_add_offset(const sp_cpu_conv *c, const tile *t, int k,
     const int nv = vectors(c_out);
     const float *w = c->w + (size_t)k * packed_floats(c_in, c_out);
 
+    IF_LISTS(if (c->list) {
+        ISA(add_listed)(c, t, k, is_first, next);
+        return;
+    })
     for (int v = 0, nr; n && v < nv; v += nr) {
         nr = panel_width(v, nv);
         for (int c0 = 0; c0 < c_in; c0 += CHANNELS) {
@@ -332,5 +337,6 @@ const sp_cpu_isa ISA(isa) = {.name = ISA_NAME,
                              .lanes = LANES,
                              .chunk = 1,
                              .bf16 = &ISA(bf16_isa),
-                             SP_CPU_PRODUCTS(ENTRY) SP_CPU_PACKING(ENTRY)
-                                 SP_CPU_ROWS(ENTRY) SP_CPU_FP32(ENTRY)};
+                             IF_LISTS(.list_channels = ISA(list_channels), )
+                                 SP_CPU_PRODUCTS(ENTRY) SP_CPU_PACKING(ENTRY)
+                                     SP_CPU_ROWS(ENTRY) SP_CPU_FP32(ENTRY)};
