@@ -59,22 +59,18 @@ int sp_training_save(sp_training *t, const char *path)
 /* Rank 0: refuses the checkpoint of another training. */
 static sp_status check_checkpoint(const sp_training *t, const char *path)
 {
-    sp_checkpoint_state state = {0};
-    sp_normalization norm = {0};
-    sp_config old = {0};
+    SP_CLOSED_BY(sp_checkpoint_state_destroy) sp_checkpoint_state state = {0};
+    SP_CLOSED_BY(sp_normalization_destroy) sp_normalization norm = {0};
+    SP_CLOSED_BY(sp_config_destroy) sp_config old = {0};
     sp_h5 *file;
     sp_status rc;
 
     SP_TRY(sp_checkpoint_open_weights(&file, path, SP_FINITE));
     rc = sp_checkpoint_read_open_state(file, &state, &norm);
     sp_h5_close(file);
-    if (rc == SP_OK)
-        rc = sp_learner_check_continued(&t->learner, t->options.comm, &state, &norm,
-                                        path, &old);
-    sp_config_destroy(&old);
-    sp_checkpoint_state_destroy(&state);
-    sp_normalization_destroy(&norm);
-    return rc;
+    SP_TRY(rc);
+    return sp_learner_check_continued(&t->learner, t->options.comm, &state, &norm, path,
+                                      &old);
 }
 
 static sp_status training_load(sp_training *t, const char *path,

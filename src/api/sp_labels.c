@@ -5,6 +5,7 @@
 
 #include "api/sp_labels.h"
 #include "base/sp_list.h"
+#include "base/sp_scope.h"
 
 /* ---- labels ---- */
 
@@ -226,7 +227,7 @@ sp_status sp_labels_weights(const sp_config *config, sp_comm *comm,
 {
     const sp_class_weights kind = config->train.class_weights.kind;
     size_t n = (size_t)network->n_classes;
-    int64_t *count;
+    SP_FREED int64_t *count = NULL;
     sp_status rc;
 
     assert(network->n_classes >= 1 && weights);
@@ -246,7 +247,6 @@ sp_status sp_labels_weights(const sp_config *config, sp_comm *comm,
         rc = sp_comm_allreduce(comm, SP_SCOPE_WORLD, count, n, SP_I64, SP_SUM);
         weights_of_counts(count, (int)n, kind, count + n, *weights);
     }
-    free(count);
     SP_TRY(rc);
     scale_weights(*weights, (int)n);
     return sp_comm_agree(comm, keep_weights(network, *weights));

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "api/sp_labels.h"
+#include "base/sp_scope.h"
 #include "data/sp_color.h"
 #include "data/sp_mix.h"
 
@@ -84,15 +85,11 @@ static sp_status learner_open_network(sp_learner *l, sp_device *device,
                                       const sp_data_sets *data)
 {
     sp_network *network = l->network;
-    float *class_weight = NULL;
-    sp_status rc = sp_learner_check_deck(l->config, device->comm);
+    SP_FREED float *class_weight = NULL;
 
-    if (rc == SP_OK)
-        rc = sp_labels_weights(l->config, device->comm, l->set, network, &class_weight);
-    if (rc == SP_OK)
-        rc = sp_network_open(network, l->config, device, data, class_weight, false);
-    free(class_weight);
-    SP_TRY(rc);
+    SP_TRY(sp_learner_check_deck(l->config, device->comm));
+    SP_TRY(sp_labels_weights(l->config, device->comm, l->set, network, &class_weight));
+    SP_TRY(sp_network_open(network, l->config, device, data, class_weight, false));
     return sp_graph_check_tuning(&network->graph, l->config);
 }
 

@@ -9,6 +9,7 @@
 #include "api/sp_labels.h"
 #include "api/sp_memory.h"
 #include "base/sp_log.h"
+#include "base/sp_scope.h"
 #include "h5/sp_h5.h"
 #include "train/sp_evaluate.h"
 #include "train/sp_members.h"
@@ -150,17 +151,13 @@ static sp_status infer_open_net(sp_infer *infer)
     const sp_config *config = infer->session.config;
     sp_comm *comm = infer->session.comm;
     sp_network *network = &infer->network;
-    float *weights;
-    sp_status rc = sp_labels_kept_weights(
-        config, network, sp_config_is_overridden(config, "train.class_weights"),
-        &weights);
+    const bool is_named = sp_config_is_overridden(config, "train.class_weights");
+    SP_FREED float *weights = NULL;
 
-    rc = sp_comm_agree(comm, rc);
-    if (rc == SP_OK)
-        rc = sp_network_open(network, config, &infer->device, &infer->data, weights,
-                             true);
-    free(weights);
-    return rc;
+    SP_TRY(sp_comm_agree(comm,
+                         sp_labels_kept_weights(config, network, is_named, &weights)));
+    return sp_network_open(network, config, &infer->device, &infer->data, weights,
+                           true);
 }
 
 static void infer_close_file(sp_infer *infer)

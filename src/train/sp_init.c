@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/sp_log.h"
+#include "base/sp_scope.h"
 #include "base/sp_text.h"
 
 enum { LIST = 300 /* the bytes of a list of names in a message */ };
@@ -105,22 +106,16 @@ static sp_status init_compare(const sp_network *network, const sp_config *config
 {
     const char *path = config->run.init_from;
     const sp_strings *skip = &config->run.init_skip;
-    sp_checkpoint_state state = {0};
-    sp_normalization norm = {0};
-    sp_status rc = sp_checkpoint_read_state(path, &state, &norm);
+    SP_CLOSED_BY(sp_checkpoint_state_destroy) sp_checkpoint_state state = {0};
+    SP_CLOSED_BY(sp_normalization_destroy) sp_normalization norm = {0};
 
-    if (rc == SP_OK)
-        rc = compare_classes(network, skip, train, &norm, path);
-    if (rc == SP_OK)
-        rc = sp_dataset_match_recipe(train, norm.recipe, path);
-    if (rc == SP_OK) {
-        warn_of_columns(&network->norm, &norm, path);
-        say_moved(&network->graph, skip, &state, path);
-        say_classes(network, &norm, path);
-    }
-    sp_checkpoint_state_destroy(&state);
-    sp_normalization_destroy(&norm);
-    return rc;
+    SP_TRY(sp_checkpoint_read_state(path, &state, &norm));
+    SP_TRY(compare_classes(network, skip, train, &norm, path));
+    SP_TRY(sp_dataset_match_recipe(train, norm.recipe, path));
+    warn_of_columns(&network->norm, &norm, path);
+    say_moved(&network->graph, skip, &state, path);
+    say_classes(network, &norm, path);
+    return SP_OK;
 }
 
 sp_status sp_init_weights(sp_session *s, sp_network *network, const sp_dataset *train)
@@ -186,21 +181,24 @@ sp_status sp_init_check_keys(const sp_config *config)
 /* ---- statistics of the features ---- */
 
 /* Rank 0: a model that was trained without normalization has mean 0 and deviation 1. */
-static sp_status fill_norm(sp_normalization *norm, const sp_normalization *source,
-                           const char *path)
+static sp_status fill_norm(sp_normalization *norm, const char *path)
 {
+    SP_CLOSED_BY(sp_checkpoint_state_destroy) sp_checkpoint_state state = {0};
+    SP_CLOSED_BY(sp_normalization_destroy) sp_normalization source = {0};
+
+    SP_TRY(sp_checkpoint_read_state(path, &state, &source));
     for (int i = 0; i < norm->n_columns; i++) {
-        const int at =
-            source->name ? sp_text_find(source->n_columns, source->name, norm->name[i])
-                         : -1;
+        const int at = source.name
+                           ? sp_text_find(source.n_columns, source.name, norm->name[i])
+                           : -1;
 
         if (at < 0)
             return SP_FAIL(SP_EDATA,
                            "%s: has no statistics of feature column %s, which "
                            "run.init_norm = \"source\" asks for",
                            path, norm->name[i]);
-        norm->mean[i] = source->mean ? source->mean[at] : 0;
-        norm->std[i] = source->mean ? source->std[at] : 1;
+        norm->mean[i] = source.mean ? source.mean[at] : 0;
+        norm->std[i] = source.mean ? source.std[at] : 1;
     }
     return SP_OK;
 }
@@ -209,20 +207,13 @@ sp_status sp_init_norm_of(const sp_session *s, sp_network *network, const char *
 {
     sp_normalization *norm = &network->norm;
     const size_t bytes = (size_t)norm->n_columns * sizeof(double);
-    sp_checkpoint_state state = {0};
-    sp_normalization source = {0};
     sp_status rc = SP_OK;
 
     assert(path);
     if (s->config->run.init_norm != SP_INIT_NORM_SOURCE || !norm->mean)
         return SP_OK;
-    if (s->comm->rank == 0) {
-        rc = sp_checkpoint_read_state(path, &state, &source);
-        if (rc == SP_OK)
-            rc = fill_norm(norm, &source, path);
-    }
-    sp_checkpoint_state_destroy(&state);
-    sp_normalization_destroy(&source);
+    if (s->comm->rank == 0)
+        rc = fill_norm(norm, path);
     SP_TRY(sp_comm_agree(s->comm, rc));
     SP_TRY(sp_comm_bcast(s->comm, norm->mean, bytes, 0));
     return sp_comm_bcast(s->comm, norm->std, bytes, 0);

@@ -11,6 +11,7 @@
 
 #include "base/sp_file.h"
 #include "base/sp_log.h"
+#include "base/sp_scope.h"
 #include "h5/sp_h5.h"
 #include "run/sp_saver.h"
 #include "train/sp_init.h"
@@ -53,22 +54,18 @@ static sp_status resume_compare(const sp_learner *l, sp_device *device,
                                 const sp_checkpoint_state *state,
                                 const sp_normalization *norm, const char *path)
 {
-    sp_config old = {0}, now;
-    const sp_status rc =
-        sp_learner_check_continued(l, device->comm, state, norm, path, &old);
+    SP_CLOSED_BY(sp_config_destroy) sp_config old = {0};
+    sp_config now;
 
-    if (rc == SP_OK) {
-        /* Steps are cut as they were, unless the deck bounds the memory itself. A check
-         * has no backend. */
-        if (device->memory_mb == 0 && device->backend.ops &&
-            !device->backend.ops->is_host)
-            device->memory_mb = old.run.memory_mb;
-        now = sp_device_resolved(device);
-        log_changes(&old, &now);
-        warn_of_sums(&old, &now, path);
-    }
-    sp_config_destroy(&old);
-    return rc;
+    SP_TRY(sp_learner_check_continued(l, device->comm, state, norm, path, &old));
+    /* Steps are cut as they were, unless the deck bounds the memory itself. A check has
+     * no backend. */
+    if (device->memory_mb == 0 && device->backend.ops && !device->backend.ops->is_host)
+        device->memory_mb = old.run.memory_mb;
+    now = sp_device_resolved(device);
+    log_changes(&old, &now);
+    warn_of_sums(&old, &now, path);
+    return SP_OK;
 }
 
 /* The beginning of the run, which rank 0 determines and broadcasts. */
@@ -104,8 +101,8 @@ static sp_status resume_choose(const sp_learner *l, sp_device *device, beginning
 {
     const sp_config *config = l->config;
     const sp_resume *resume = &config->run.resume;
-    sp_checkpoint_state state = {0};
-    sp_normalization norm = {0};
+    SP_CLOSED_BY(sp_checkpoint_state_destroy) sp_checkpoint_state state = {0};
+    SP_CLOSED_BY(sp_normalization_destroy) sp_normalization norm = {0};
     char dir[PATH_MAX], *path = from->path;
     int n_damaged = 0;
     sp_h5 *file;
@@ -131,18 +128,16 @@ static sp_status resume_choose(const sp_learner *l, sp_device *device, beginning
     }
     rc = sp_checkpoint_read_open_state(file, &state, &norm);
     sp_h5_close(file);
-    if (rc == SP_OK)
-        rc = resume_compare(l, device, &state, &norm, path);
+    SP_TRY(rc);
+    SP_TRY(resume_compare(l, device, &state, &norm, path));
     /* The run folder would be left without a checkpoint. */
-    if (rc == SP_OK && from->is_foreign && sp_step_is_last(config, &state))
-        rc = SP_FAIL(SP_EUSAGE,
-                     "%s: step %lld, epoch %lld: nothing is left to train; raise "
-                     "train.epochs or train.steps",
-                     path, (long long)state.step,
-                     (long long)sp_position_epochs(state.at));
-    sp_checkpoint_state_destroy(&state);
-    sp_normalization_destroy(&norm);
-    return rc;
+    if (from->is_foreign && sp_step_is_last(config, &state))
+        return SP_FAIL(SP_EUSAGE,
+                       "%s: step %lld, epoch %lld: nothing is left to train; raise "
+                       "train.epochs or train.steps",
+                       path, (long long)state.step,
+                       (long long)sp_position_epochs(state.at));
+    return SP_OK;
 }
 
 sp_status sp_resume_check(const sp_learner *learner, sp_device *device)
