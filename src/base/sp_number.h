@@ -2,6 +2,7 @@
 #ifndef SP_NUMBER_H
 #define SP_NUMBER_H
 
+#include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -61,6 +62,21 @@ SP_BYTES_INLINE double sp_get_double(const unsigned char *p)
 
     memcpy(&x, &bits, sizeof x);
     return x;
+}
+
+/* The value of an IEEE half precision number. */
+static inline float sp_half_to_float(uint16_t half)
+{
+    const int exponent = half >> 10 & 31, mantissa = half & 1023;
+    float value;
+
+    if (exponent == 31)
+        value = mantissa ? NAN : INFINITY;
+    else if (exponent == 0)
+        value = ldexpf((float)mantissa, -24);
+    else
+        value = ldexpf((float)(mantissa + 1024), exponent - 25);
+    return half & 0x8000 ? -value : value;
 }
 
 /* Writes the lowest 16, 32 or all bits of x. */

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/sp_number.h"
 #include "h5/sp_h5_number.h"
 
 enum { BLOCK = 1024 };
@@ -21,21 +22,6 @@ void sp_h5_to_native(sp_h5_type type, void *raw, int64_t n)
 {
     if (type.is_swapped)
         h5_swap_bytes(raw, type.size, n);
-}
-
-/* Converts an IEEE half precision number. */
-static float half_to_float(uint16_t half)
-{
-    int exponent = half >> 10 & 31, mantissa = half & 1023;
-    float value;
-
-    if (exponent == 31)
-        value = mantissa ? NAN : INFINITY;
-    else if (exponent == 0)
-        value = ldexpf((float)mantissa, -24);
-    else
-        value = ldexpf((float)(mantissa + 1024), exponent - 25);
-    return half & 0x8000 ? -value : value;
 }
 
 /* Runs `body` for each element with `v` its value in the stored C type. Alignment
@@ -87,7 +73,7 @@ static float half_to_float(uint16_t half)
         return i;                                                                      \
     out[i] = (int64_t)v;
 #define HALF_TO_I64                                                                    \
-    const float h = half_to_float(v);                                                  \
+    const float h = sp_half_to_float(v);                                               \
     if (!(fabsf(h) <= 65504) || (float)(int64_t)h != h)                                \
         return i;                                                                      \
     out[i] = (int64_t)h;
@@ -100,7 +86,7 @@ static int64_t to_i64(sp_h5_type type, const void *raw, int64_t n, int64_t *out)
 /* clang-format on */
 
 #define TO_REAL      out[i] = (__typeof__(*out))v;
-#define HALF_TO_REAL out[i] = half_to_float(v);
+#define HALF_TO_REAL out[i] = sp_half_to_float(v);
 #define DOUBLE_TO_F32                                                                  \
     out[i] = (float)v;                                                                 \
     if (isinf(out[i]) && !isinf(v))                                                    \

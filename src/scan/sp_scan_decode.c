@@ -6,17 +6,8 @@
 #include <string.h>
 
 #include "base/sp_list.h"
+#include "base/sp_number.h"
 #include "scan/sp_scan_format.h"
-
-static double half_to_double(uint16_t h)
-{
-    int exponent = h >> 10 & 31, mantissa = h & 1023;
-    double x = exponent == 0    ? ldexp(mantissa, -24)
-               : exponent == 31 ? (mantissa ? NAN : INFINITY)
-                                : ldexp(mantissa + 1024, exponent - 25);
-
-    return h >> 15 ? -x : x;
-}
 
 uint64_t sp_scan_bits(const unsigned char *from, int bytes, bool is_big)
 {
@@ -44,7 +35,7 @@ static double raw_value(const sp_scan_field *f, const unsigned char *bytes)
         return f32;
     }
     if (f->kind == 'f')
-        return half_to_double((uint16_t)u);
+        return sp_half_to_float((uint16_t)u);
     if (f->kind == 'i') {
         int unused = 64 - 8 * f->size;
 

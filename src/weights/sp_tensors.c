@@ -12,18 +12,6 @@
 
 /* ---- types ---- */
 
-static float float_of_half(uint16_t h)
-{
-    const int exponent = h >> 10 & 31, fraction = h & 1023;
-    const float sign = h & 0x8000 ? -1.0f : 1.0f;
-
-    if (exponent == 31)
-        return fraction ? NAN : sign * INFINITY;
-    if (exponent == 0)
-        return sign * ldexpf((float)fraction, -24);
-    return sign * ldexpf((float)(1024 + fraction), exponent - 25);
-}
-
 static float float_of_bits(uint32_t bits)
 {
     float x;
@@ -34,7 +22,7 @@ static float float_of_bits(uint32_t bits)
 
 static float get_f16(const unsigned char *p)
 {
-    return float_of_half(sp_get16(p));
+    return sp_half_to_float(sp_get16(p));
 }
 
 static float get_bf16(const unsigned char *p)
