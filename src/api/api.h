@@ -13,6 +13,7 @@
 
 #include "api/sp_evaluator.h"
 #include "api/sp_learner.h"
+#include "api/sp_loops.h"
 #include "api/sp_step.h"
 #include "base/sp_log.h"
 #include "data/sp_source.h"
@@ -72,9 +73,14 @@ struct sp_training {
             return SP_FAIL(SP_EUSAGE, "%s: " name " is NULL", __func__);               \
     while (0)
 
+typedef struct api_caller {
+    const sp_log_route *route;
+    sp_loops loops;
+} api_caller;
+
 /* Every function of a training begins and ends with these, so that its lines go to the
- * training's hooks. */
-const sp_log_route *api_enter(sp_training *training);
-int api_leave(const sp_log_route *before, sp_status rc);
+ * training's hooks, and loops of the caller are as they were. */
+api_caller api_enter(sp_training *training);
+int api_leave(api_caller before, sp_status rc);
 
 #endif

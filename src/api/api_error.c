@@ -6,13 +6,15 @@ const char *sp_version(void)
     return PACKAGE_VERSION;
 }
 
-const sp_log_route *api_enter(sp_training *t)
+api_caller api_enter(sp_training *t)
 {
-    return sp_log_take_route(&t->route);
+    return (api_caller){sp_log_take_route(&t->route),
+                        sp_loops_begin(t->device.backend.threads)};
 }
 
-int api_leave(const sp_log_route *before, sp_status rc)
+int api_leave(api_caller before, sp_status rc)
 {
-    sp_log_take_route(before);
+    sp_loops_end(before.loops);
+    sp_log_take_route(before.route);
     return rc;
 }

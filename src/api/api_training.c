@@ -61,7 +61,7 @@ static sp_status training_run_step(sp_training *t, sp_step_info *info)
 
 int sp_training_step(sp_training *t, sp_step_info *info)
 {
-    const sp_log_route *before;
+    api_caller before;
     sp_step_info own;
     sp_status rc;
 

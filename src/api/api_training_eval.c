@@ -142,7 +142,7 @@ static sp_status training_evaluate(sp_training *t)
 
 int sp_training_evaluate(sp_training *t, sp_scores *scores)
 {
-    const sp_log_route *before;
+    api_caller before;
     sp_scores own;
     sp_status rc;
 

@@ -208,7 +208,7 @@ static sp_status open_training(sp_training *t)
 
 int sp_training_create(sp_training **training, const sp_training_options *options)
 {
-    const sp_log_route *before;
+    api_caller before;
     sp_training *t;
     sp_status rc;
 
@@ -247,7 +247,7 @@ int sp_training_create(sp_training **training, const sp_training_options *option
 
 void sp_training_destroy(sp_training *t)
 {
-    const sp_log_route *before;
+    api_caller before;
 
     if (!t)
         return;

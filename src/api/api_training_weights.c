@@ -40,7 +40,7 @@ static sp_status write_checkpoint(const sp_training *t, const char *path)
 
 int sp_training_save(sp_training *t, const char *path)
 {
-    const sp_log_route *before;
+    api_caller before;
     sp_comm *comm;
     sp_status rc = SP_OK;
 
@@ -96,7 +96,7 @@ static sp_status training_load(sp_training *t, const char *path,
 
 int sp_training_load_weights(sp_training *t, const char *path)
 {
-    const sp_log_route *before;
+    api_caller before;
     sp_status rc;
 
     API_NEED(t, "training");
@@ -107,7 +107,7 @@ int sp_training_load_weights(sp_training *t, const char *path)
 
 int sp_training_load(sp_training *t, const char *path)
 {
-    const sp_log_route *before;
+    api_caller before;
     sp_checkpoint_state state = {0};
     sp_status rc;
 

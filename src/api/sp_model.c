@@ -5,13 +5,11 @@
  *
  * `sptrain predict` runs the same code, so it computes the same bits. */
 #include <math.h>
-#include <omp.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "api/sp_loops.h"
 #include "api/sp_model.h"
 #include "base/sp_list.h"
 #include "base/sp_machine.h"
@@ -45,25 +43,6 @@ struct sp_model {
 const char *sp_error_text(void)
 {
     return sp_error_last()->message;
-}
-
-/* The threads of OpenMP do not survive a fork, and the child's first loop would wait for
- * them for ever. So loops of a child run in the calling thread only. Returns what
- * end_loops restores. */
-static int begin_loops(void)
-{
-    static _Atomic(pid_t) first; /* the process that opened the first model */
-    const int levels = omp_get_max_active_levels();
-    pid_t none = 0;
-
-    if (!atomic_compare_exchange_strong(&first, &none, getpid()) && none != getpid())
-        omp_set_max_active_levels(0);
-    return levels;
-}
-
-static void end_loops(int levels)
-{
-    omp_set_max_active_levels(levels);
 }
 
 /* ---- open ---- */
@@ -154,7 +133,7 @@ int sp_model_open(sp_model **model, const char *path, const sp_model_options *op
 {
     sp_model *m;
     sp_status rc;
-    int levels;
+    sp_loops caller;
 
     if (model)
         *model = NULL;
@@ -162,9 +141,9 @@ int sp_model_open(sp_model **model, const char *path, const sp_model_options *op
         return SP_FAIL(SP_EUSAGE, "sp_model_open: model or path is NULL");
     SP_TRY(SP_NEW(&m, 1, path));
     pthread_mutex_init(&m->lock, NULL);
-    levels = begin_loops();
+    caller = sp_loops_begin(m->backend.threads);
     rc = model_open(m, path, options);
-    end_loops(levels);
+    sp_loops_end(caller);
     if (rc != SP_OK) {
         sp_model_close(m);
         return rc;
@@ -334,7 +313,7 @@ int sp_model_predict(sp_model *m, int64_t n, const int32_t *coords,
                      const float *features, float *logits, uint16_t *labels)
 {
     sp_status rc;
-    int levels;
+    sp_loops caller;
 
     if (!m || n < 0 || (n > 0 && (!coords || !features)))
         return SP_FAIL(SP_EUSAGE,
@@ -347,9 +326,9 @@ int sp_model_predict(sp_model *m, int64_t n, const int32_t *coords,
     if (n == 0)
         return SP_OK;
     pthread_mutex_lock(&m->lock);
-    levels = begin_loops();
+    caller = sp_loops_begin(m->backend.threads);
     rc = predict_sample(m, n, coords, features, logits, labels);
-    end_loops(levels);
+    sp_loops_end(caller);
     pthread_mutex_unlock(&m->lock);
     return rc;
 }

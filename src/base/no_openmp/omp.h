@@ -18,6 +18,16 @@ static inline void omp_set_num_threads(int n)
     (void)n;
 }
 
+static inline int omp_get_max_threads(void)
+{
+    return 1;
+}
+
+static inline int omp_get_dynamic(void)
+{
+    return 0;
+}
+
 static inline int omp_get_max_active_levels(void)
 {
     return 1;

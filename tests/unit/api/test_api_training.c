@@ -3,6 +3,7 @@
 #include "fixtures/test.h"
 
 #include <math.h>
+#include <omp.h>
 #include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -435,6 +436,25 @@ TEST(a_checkpoint_of_another_training_is_refused)
         named(sp_training_load(o.training, "first.h5"), "it must stay the same");
         close_objects(&o);
     }
+}
+
+TEST(loops_of_the_caller_keep_their_threads)
+{
+    int n, is_dynamic;
+    objects o;
+
+    omp_set_num_threads(3);
+    omp_set_dynamic(1);
+    n = omp_get_max_threads();
+    is_dynamic = omp_get_dynamic();
+    open_objects(&o);
+    OK(sp_training_create(&o.training, &o.options));
+    assert_int_equal(omp_get_max_threads(), n);
+    OK(sp_training_step(o.training, NULL));
+    close_objects(&o);
+    assert_int_equal(omp_get_max_threads(), n);
+    assert_int_equal(omp_get_dynamic(), is_dynamic);
+    omp_set_dynamic(0);
 }
 
 /* As Python's multiprocessing does it. */

@@ -1,0 +1,18 @@
+/* OpenMP belongs to the program that calls the library: how many threads its loops have is
+ * what it was when the library returns. */
+#ifndef SP_LOOPS_H
+#define SP_LOOPS_H
+
+typedef struct sp_loops {
+    int threads, dynamic, levels; /* of the caller */
+} sp_loops;
+
+/* Gives loops of this thread without a number of their own `threads` threads; 0: as
+ * many as the caller's. The threads of OpenMP do not survive a fork, and the child's
+ * first loop would wait for them for ever. So in a child of the process that called this
+ * first all loops run in the calling thread. */
+sp_loops sp_loops_begin(int threads);
+/* Restores what the caller had. */
+void sp_loops_end(sp_loops caller);
+
+#endif
