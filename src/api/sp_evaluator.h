@@ -47,8 +47,8 @@ sp_status sp_evaluator_open(sp_evaluator *evaluator, const sp_data_sets *data);
 /* Opens the passes over data.val_sets, whose data are open, without loaders, and chains
  * their samplers to data.val's, so that memory is estimated for all of them. */
 sp_status sp_evaluator_open_sets(sp_evaluator *evaluator, const sp_data_sets *data);
-/* Opens the loader of a pass if it has none, and closes those of the others, so that one
- * pass at a time takes memory. */
+/* Opens the loader of a pass unless it is open, and closes the other passes' loaders, so
+ * that one pass at a time takes memory. */
 sp_status sp_evaluator_turn_to(sp_evaluator *evaluator, sp_evaluation *evaluation);
 /* Checks the predictions of a batch of an evaluation of `set`. SP_ENUMERIC names the
  * shard, sample and voxel if the network's last layer gave a number that is not finite,

@@ -51,11 +51,11 @@ void sp_arena_reset(sp_arena *arena);
  * forgotten. */
 void sp_arena_rewind(sp_arena *arena, size_t used);
 
-/* Narrows [*from, *to) to the whole large pages within it. False: there is none, as in
- * arenas of devices. */
+/* Narrows [*from, *to) to the whole large pages within it. False: there is no such page, as
+ * in arenas of devices. */
 bool sp_arena_whole_pages(const sp_arena *arena, size_t *from, size_t *to);
 /* Returns these pages, which are not read again, to the system until they are touched.
- * Returns the offset of the first of them; `to` if there is none. */
+ * Returns the offset of the first of them; `to` without one. */
 size_t sp_arena_release(sp_arena *arena, size_t from, size_t to);
 
 #define SP_ALLOC(arena, count, pointer)                                                \

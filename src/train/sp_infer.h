@@ -18,7 +18,7 @@ typedef struct sp_infer {
     sp_network network;
     sp_evaluator evaluator;
     sp_budgets budgets;
-    struct sp_members *members; /* of eval.members; NULL: none are named */
+    struct sp_members *members; /* of eval.members; NULL: no member is named */
     /* The command's config with the network of the checkpoint, which is the session's
      * from sp_infer_open on; zeroed if the checkpoint holds only weights. */
     sp_config config;
