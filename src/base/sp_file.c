@@ -385,8 +385,10 @@ const char *sp_file_in(const char *dir, const char *name, char *path)
 const char *sp_file_of_program(char *path)
 {
     static const char link[] = "/proc/self/exe";
-    const ssize_t n = readlink(link, path, PATH_MAX - 1);
+    ssize_t n;
 
+    assert(path);
+    n = readlink(link, path, PATH_MAX - 1);
     path[n > 0 ? n : 0] = '\0';
     return access(path, X_OK) == 0 ? path : strcpy(path, link);
 }

@@ -148,6 +148,7 @@ static bool stamp(const char *path, char text[64])
     if (!label_index_stamp(path, text))
         return false;
     blank = strchr(text, ' ');
+    assert(blank);
     memmove(blank + sizeof " bytes" - 1, blank, strlen(blank) + 1);
     memcpy(blank, " bytes", sizeof " bytes" - 1);
     return true;
