@@ -79,7 +79,8 @@ static sp_status make_outputs(label_model *m, label_files *f, const label_option
         sp_log_info("averaging with %s", sp_members_path(&m->members, k));
     SP_TRY_GOTO(rc, label_scan_all(w), end);
     SP_TRY_GOTO(
-        rc, vox_codes_tell_void(w->codes, &w->vox, s->comm, "they have no class"), end);
+        rc, vox_codes_tell_missing(w->codes, &w->vox, s->comm, "they have no class"),
+        end);
     SP_TRY_GOTO(
         rc, sp_comm_allreduce(s->comm, SP_SCOPE_WORLD, w->n_blocks, 2, SP_I64, SP_SUM),
         end);

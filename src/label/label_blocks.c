@@ -48,7 +48,7 @@ sp_status label_blocks_open(label_blocks *b, const label_cut *cut,
     assert(!result == (writer < 0));
     *b = (label_blocks){.comm = comm, .deal = *deal, .result = result};
     rc = describe(b, cut);
-    assert(rc != SP_OK || b->set.n_points + cut->n_void == deal->n_points);
+    assert(rc != SP_OK || b->set.n_points + cut->n_missing == deal->n_points);
     b->to = calloc((size_t)comm->size, sizeof *b->to);
     b->n_to = calloc((size_t)comm->size, sizeof *b->n_to);
     if (rc == SP_OK && (!b->to || !b->n_to))

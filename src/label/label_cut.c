@@ -76,15 +76,16 @@ static sp_status leave_out_damaged(label_cut *c, const vox_layout *layout)
 }
 
 /* Finds the extent of the scan and cuts by it if that was not done, and counts its
- * void rows. Collective, agreed. *layout has no blocks: the scan has no point. */
+ * missing points. Collective, agreed. *layout has no blocks: the scan has no point. */
 static sp_status choose_layout(label_cut *c, vox_layout *layout)
 {
     vox_box found = c->part.found;
 
     *layout = (vox_layout){0};
     SP_TRY(vox_box_join(c->comm, &found));
-    c->n_void = c->part.n_void;
-    SP_TRY(sp_comm_allreduce(c->comm, SP_SCOPE_WORLD, &c->n_void, 1, SP_I64, SP_SUM));
+    c->n_missing = c->part.n_missing;
+    SP_TRY(
+        sp_comm_allreduce(c->comm, SP_SCOPE_WORLD, &c->n_missing, 1, SP_I64, SP_SUM));
     if (vox_box_is_empty(&found))
         return SP_OK;
     c->store.own =

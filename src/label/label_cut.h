@@ -30,7 +30,7 @@ typedef struct label_cut {
     vox_parts parts;  /* all, once it is taken */
     vox_piece *piece; /* [n_pieces] the same on all ranks */
     int64_t n_pieces;
-    int64_t n_void; /* rows of the scan without a point, once it is taken */
+    int64_t n_missing; /* rows of the scan without a point, once it is taken */
 } label_cut;
 
 /* Begins to cut this rank's part of a scan on a thread. Each rank calls it, with the

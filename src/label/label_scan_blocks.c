@@ -300,7 +300,7 @@ static sp_status predict_scan(shared *s)
 static void deal_rows(shared *s)
 {
     const label_work *w = s->work;
-    int64_t n = s->cut->n_void;
+    int64_t n = s->cut->n_missing;
 
     for (int64_t i = 0; i < s->cut->n_pieces; i++)
         n += s->cut->piece[i].n_own;

@@ -27,7 +27,7 @@ typedef struct label_work {
     const label_options *options;
     sp_comm *comm;
     vox_options vox;  /* of reading: codes stay codes */
-    vox_codes *codes; /* also counts the void rows, for a warning */
+    vox_codes *codes; /* also counts the missing points, for a warning */
     bool is_given_up; /* the cut need not go on; by __atomic_store_n */
     label_cut *cut;   /* of the next scan; NULL: not begun */
     label_ahead ahead;

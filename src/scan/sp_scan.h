@@ -71,7 +71,7 @@ typedef struct sp_scan_options {
  * first use. */
 typedef struct sp_scan_points {
     int64_t n, first_row; /* number of points; row of the first one in the file */
-    int64_t n_void;       /* how many of them sp_scan_is_void says */
+    int64_t n_missing;    /* how many of them sp_scan_is_missing says */
     double *xyz;          /* [n][3] metre */
     int32_t *label;       /* [n] class code of the source; negative: unlabelled, as
                              negative numbers and NaN of the source are */
@@ -143,11 +143,11 @@ const char *sp_scan_attribute(const sp_scan *scan, int i, char *kind, int *size)
 sp_status sp_scan_select(sp_scan *scan, int n, const char *const *names);
 /* Is this a row without a point? Depth cameras and PCL keep a row for each pixel, with
  * NaN for coordinates if nothing was measured. */
-static inline bool sp_scan_is_void(const double xyz[3])
+static inline bool sp_scan_is_missing(const double xyz[3])
 {
     return isnan(xyz[0]) || isnan(xyz[1]) || isnan(xyz[2]);
 }
-/* Reads the next points, at most max; out->n is 0 at the end. Void rows are among them:
+/* Reads the next points, at most max; out->n is 0 at the end. Missing points are among them:
  * they are unlabelled, and their attributes may be any value. SP_EDATA: a coordinate is
  * infinite, attributes of points are not finite, labels are not integers, or the file
  * ends early. */

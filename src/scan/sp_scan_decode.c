@@ -151,23 +151,23 @@ static sp_status refuse_number(const sp_scan *scan, int field, int64_t i, double
                    scan->path, scan->row + i, scan->field[field].name, x);
 }
 
-/* Counts the void rows. Refuses infinite coordinates, which no sensor writes, and NaN
+/* Counts the missing points. Refuses infinite coordinates, which no sensor writes, and NaN
  * too if each record is a point, as in SemanticKITTI. */
-static sp_status find_void(const sp_scan *scan, sp_scan_points *p, int64_t n)
+static sp_status decode_find_missing(const sp_scan *scan, sp_scan_points *p, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
-        const bool is_void = sp_scan_is_void(p->xyz + 3 * i);
+        const bool is_missing = sp_scan_is_missing(p->xyz + 3 * i);
 
         for (int a = 0; a < 3; a++)
-            if (isinf(p->xyz[3 * i + a]) || (is_void && scan->format->is_dense))
+            if (isinf(p->xyz[3 * i + a]) || (is_missing && scan->format->is_dense))
                 return refuse_number(scan, scan->axis[a], i, p->xyz[3 * i + a]);
-        p->n_void += is_void;
+        p->n_missing += is_missing;
     }
     return SP_OK;
 }
 
 /* Replaces values of the selected attribute k that are not finite by the option, or
- * refuses them, but void rows' values. */
+ * refuses them, but missing points' values. */
 static sp_status check_attribute(const sp_scan *scan, const sp_scan_points *p,
                                  int64_t n, int k)
 {
@@ -176,7 +176,7 @@ static sp_status check_attribute(const sp_scan *scan, const sp_scan_points *p,
     for (int64_t i = 0; i < n; i++) {
         double *x = &p->attr[i * scan->n_selected + k];
 
-        if (isfinite(*x) || sp_scan_is_void(p->xyz + 3 * i))
+        if (isfinite(*x) || sp_scan_is_missing(p->xyz + 3 * i))
             continue;
         if (!scan->options.missing)
             return SP_FAIL(SP_EDATA,
@@ -197,7 +197,8 @@ static sp_status decode_labels(const sp_scan *scan, const sp_scan_points *p, int
 {
     for (int64_t i = 0; i < n; i++) {
         p->label[i] = SP_SCAN_UNLABELLED;
-        if (scan->label >= 0 && !(p->n_void > 0 && sp_scan_is_void(p->xyz + 3 * i)))
+        if (scan->label >= 0 &&
+            !(p->n_missing > 0 && sp_scan_is_missing(p->xyz + 3 * i)))
             SP_TRY(decode_label(scan, scan->record + i * scan->record_bytes,
                                 scan->row + i, &p->label[i]));
     }
@@ -239,9 +240,9 @@ sp_status sp_scan_next(sp_scan *scan, int64_t max, sp_scan_points *out)
     SP_TRY(sp_scan_records(scan, max, scan->record, &n));
     for (int a = 0; a < 3; a++)
         is_finite &= decode(scan, scan->axis[a], n, out->xyz + a, 3);
-    out->n_void = 0;
+    out->n_missing = 0;
     if (!is_finite)
-        SP_TRY(find_void(scan, out, n));
+        SP_TRY(decode_find_missing(scan, out, n));
     for (int i = 0; i < scan->n_selected; i++)
         if (scan->is_copied)
             decode_copy(scan, i, n, out->attr + i);

@@ -103,7 +103,7 @@ vox_source vox_source_of(const sp_scan *scan)
 
 bool vox_is_within(const vox_options *o, const double *xyz)
 {
-    if (sp_scan_is_void(xyz))
+    if (sp_scan_is_missing(xyz))
         return false;
     return !o->has_bounds || (xyz[0] >= o->bounds[0] && xyz[0] < o->bounds[2] &&
                               xyz[1] >= o->bounds[1] && xyz[1] < o->bounds[3]);
@@ -115,24 +115,27 @@ void vox_codes_count(vox_codes *codes, int32_t code)
         codes->n[code]++;
 }
 
-void vox_codes_count_void(vox_codes *codes, const vox_options *o, int file, int64_t n)
+void vox_codes_count_missing(vox_codes *codes, const vox_options *o, int file,
+                             int64_t n)
 {
     assert(file >= 0 && file < o->n_inputs && n >= 0);
-    codes->n_void += n;
-    if (n > 0 && codes->void_from_end < o->n_inputs - file)
-        codes->void_from_end = o->n_inputs - file;
+    codes->n_missing += n;
+    if (n > 0 && codes->missing_from_end < o->n_inputs - file)
+        codes->missing_from_end = o->n_inputs - file;
 }
 
-sp_status vox_codes_tell_void(vox_codes *codes, const vox_options *o, sp_comm *comm,
-                              const char *what)
+sp_status vox_codes_tell_missing(vox_codes *codes, const vox_options *o, sp_comm *comm,
+                                 const char *what)
 {
-    SP_TRY(sp_comm_allreduce(comm, SP_SCOPE_WORLD, &codes->n_void, 1, SP_I64, SP_SUM));
-    SP_TRY(sp_comm_allreduce(comm, SP_SCOPE_WORLD, &codes->void_from_end, 1, SP_I64,
+    SP_TRY(
+        sp_comm_allreduce(comm, SP_SCOPE_WORLD, &codes->n_missing, 1, SP_I64, SP_SUM));
+    SP_TRY(sp_comm_allreduce(comm, SP_SCOPE_WORLD, &codes->missing_from_end, 1, SP_I64,
                              SP_MAX));
-    if (codes->n_void > 0)
+    if (codes->n_missing > 0)
         sp_log_warn0("rows without a point, as their coordinates are NaN: "
                      "%" PRId64 ", the first ones in %s; %s",
-                     codes->n_void, o->input[o->n_inputs - codes->void_from_end], what);
+                     codes->n_missing, o->input[o->n_inputs - codes->missing_from_end],
+                     what);
     return SP_OK;
 }
 
@@ -215,7 +218,7 @@ static void append_earlier(vox_cloud *c, const vox_options *o, const sp_scan *sc
         double *xyz = c->xyz + 3 * c->n;
         float *to = c->features + c->n * o->n_features;
 
-        if (sp_scan_is_void(p->xyz + 3 * i))
+        if (sp_scan_is_missing(p->xyz + 3 * i))
             continue;
         memcpy(xyz, p->xyz + 3 * i, 3 * sizeof *xyz);
         vox_motion_apply(motion, xyz);
@@ -277,7 +280,7 @@ sp_status vox_cloud_load(vox_cloud *c, const vox_options *o, int file, vox_codes
         SP_TRY(sp_scan_next(scan, SP_SCAN_BLOCK, &points));
         SP_TRY(vox_cloud_reserve(c, o, c->n + points.n));
         cloud_append(c, o, &points, vox_attributes_of(o), codes);
-        vox_codes_count_void(codes, o, file, points.n_void);
+        vox_codes_count_missing(codes, o, file, points.n_missing);
         c->n_rows += points.n;
         SP_TRY(vox_options_check_stop(o));
     } while (points.n > 0);

@@ -26,7 +26,7 @@ typedef struct vox_source {
 typedef struct vox_cloud {
     int64_t n, capacity;
     int n_columns;  /* features, while it is sorted */
-    int64_t n_rows; /* of the whole scan that was loaded, void ones too */
+    int64_t n_rows; /* of the whole scan that was loaded, missing points too */
     vox_source source;
     double *xyz; /* [n][3] metre */
     /* [n][options->n_features] after division; height and count are 0 so far */
@@ -56,11 +56,11 @@ typedef struct vox_piece {
 } vox_piece;
 
 /* Number of points within the bounds for each code of the source, for warnings, and of
- * void rows (sp_scan_is_void) of all scans. */
+ * missing points (sp_scan_is_missing) of all scans. */
 typedef struct vox_codes {
     int64_t n[VOX_MAX_CODE + 1]; /* other codes are not counted */
-    int64_t n_void;
-    int64_t void_from_end; /* inputs from the first one with such a row on, or 0 */
+    int64_t n_missing;
+    int64_t missing_from_end; /* inputs from the first one with such a row on, or 0 */
 } vox_codes;
 
 /* Chooses the columns without --features: one and height, and intensity if the first
@@ -90,13 +90,13 @@ sp_status vox_cloud_reserve(vox_cloud *cloud, const vox_options *options, int64_
 bool vox_is_within(const vox_options *options, const double *xyz);
 /* Counts one point's code; codes beyond VOX_MAX_CODE are ignored. */
 void vox_codes_count(vox_codes *codes, int32_t code);
-/* Counts void rows of an input. */
-void vox_codes_count_void(vox_codes *codes, const vox_options *options, int file,
-                          int64_t n);
-/* Sums the void rows of all ranks and reports on rank 0 their number and `what` became
+/* Counts missing points of an input. */
+void vox_codes_count_missing(vox_codes *codes, const vox_options *options, int file,
+                             int64_t n);
+/* Sums the missing points of all ranks and reports on rank 0 their number and `what` became
  * of them. Collective. */
-sp_status vox_codes_tell_void(vox_codes *codes, const vox_options *options,
-                              sp_comm *comm, const char *what);
+sp_status vox_codes_tell_missing(vox_codes *codes, const vox_options *options,
+                                 sp_comm *comm, const char *what);
 /* The label of a point with this code: a class if there is a map, else the code
  * itself; SP_IGNORE without a class. */
 int32_t vox_class_of(const vox_options *options, int32_t code);

@@ -526,7 +526,7 @@ static sp_status convert_run(convert *c)
     if (rc == SP_OK)
         rc = find_parts(c);
     if (rc == SP_OK)
-        rc = vox_codes_tell_void(c->codes, c->options, c->comm, "they are left out");
+        rc = vox_codes_tell_missing(c->codes, c->options, c->comm, "they are left out");
     if (rc == SP_OK && c->options->sweeps)
         rc = vox_sweeps_tell(&c->sweeps, c->comm);
     if (rc == SP_OK && c->options->map.n > 0)

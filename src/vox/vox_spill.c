@@ -77,14 +77,15 @@ static void spill_extend(vox_box *found, const double *xyz)
 /* Handles the points at hand. */
 static sp_status each_of(vox_cutter *c, sp_status (*take)(vox_cutter *c, int64_t i))
 {
-    c->cut->n_void += c->points.n_void;
+    c->cut->n_missing += c->points.n_missing;
     if (c->codes)
-        vox_codes_count_void(c->codes, c->options, c->cut->file, c->points.n_void);
+        vox_codes_count_missing(c->codes, c->options, c->cut->file,
+                                c->points.n_missing);
     for (int64_t i = 0; i < c->points.n; i++) {
         const double *xyz = c->points.xyz + 3 * i;
 
         if (!vox_is_within(c->options, xyz)) {
-            c->cut->n_void += c->options->is_window && !sp_scan_is_void(xyz);
+            c->cut->n_missing += c->options->is_window && !sp_scan_is_missing(xyz);
             continue;
         }
         spill_extend(&c->cut->found, xyz);
@@ -449,7 +450,7 @@ sp_status vox_cut_run(vox_cut *cut, const vox_layout *layout)
 
     assert(c && (!layout || vox_layout_blocks(layout) > 0));
     cut->found = VOX_NO_BOX;
-    cut->n_void = 0;
+    cut->n_missing = 0;
     cut->is_partial = false;
     c->crc = 0;
     if (layout)

@@ -72,7 +72,7 @@ typedef struct vox_cut {
     /* All else is zero before vox_cut_open. */
     vox_box found;     /* around the part's points within the bounds */
     bool is_partial;   /* an input was found to be damaged, and is in blocks in part */
-    int64_t n_void;    /* its rows without a point */
+    int64_t n_missing; /* its rows without a point */
     vox_layout layout; /* used to cut it; n_blocks are 0: it was only measured */
     struct vox_cutter *own;
 } vox_cut;

@@ -208,7 +208,7 @@ static sp_status view_take(reading *r, const sp_scan_points *block)
     for (int64_t i = 0; i < block->n; i++) {
         const double *xyz = block->xyz + 3 * i;
 
-        if (sp_scan_is_void(xyz))
+        if (sp_scan_is_missing(xyz))
             continue;
         if (!r->is_begun && r->request->from != SP_FROM_SENSOR)
             memcpy(r->origin, xyz, sizeof r->origin);

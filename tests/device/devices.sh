@@ -1,6 +1,6 @@
 # The functions that tests of whole programs on emulated devices share, in addition to
-# those of story.sh; they source this file.
-. "$SP_SRCDIR/tests/run/story.sh"
+# those of program.sh; they source this file.
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 CPU=$SPTRAIN
 CUDA=$SP_BUILDDIR/tests/device/sptrain_hostcuda
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # gpu_profile.sh reads the output of ncu: a page written here by hand in ncu's format, and
 # the output of a stand-in for ncu, which tells how it was called.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 profile=$SP_SRCDIR/tests/measure/gpu_profile.sh
 
 # ---- a page: names with commas, thousands, units, what else ncu says ----

@@ -1,7 +1,7 @@
 #!/bin/sh
 # HUP ends every program: UCX, which MPI loads with them, has a handler of its own for it.
 # What answers requests to stop ends with 75, and nohup keeps it from all.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 "$SHARDS" plain p.h5 || fail "make_shards"
 dummy_deck p.h5 'size = 4;' 'steps = 2;' 'dir = "r";'
 OMP_WAIT_POLICY=passive # spbench starts itself again without it

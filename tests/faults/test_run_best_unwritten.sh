@@ -2,7 +2,7 @@
 # A best score whose weights could not be written does not count: the next evaluation that
 # can be written is the best, on disk and in the metrics, lower than the lost one though it
 # is.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 "$SHARDS" uneven u.h5 || fail "make_shards"
 dummy_deck u.h5 'size = 2;' 'epochs = 8; warmup_steps = 5;' 'dir = "r";'
 

@@ -2,7 +2,7 @@
 # A full disk costs checkpoints, not the run: each failure is reported, training goes on,
 # and a failure of the last checkpoint ends with 4. With room again the run goes on from the
 # last whole checkpoint.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 "$SHARDS" uneven u.h5 || fail "make_shards"
 mkdir small
 mount -t tmpfs -o size=8m tmpfs small 2>/dev/null || {

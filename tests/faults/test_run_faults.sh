@@ -1,7 +1,7 @@
 #!/bin/sh
 # Bad input and bad numbers end all ranks with the right status and one diagnosis, and
 # status.json says it.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 "$SHARDS" uneven u.h5 && "$SHARDS" plain p.h5 && "$SHARDS" classes c.h5 || fail "make_shards"
 cp u.h5 label.h5 && "$SHARDS" bad-label label.h5 12 || fail "make_shards"
 cp u.h5 crc.h5 && "$SHARDS" bad-feature crc.h5 12 || fail "make_shards"

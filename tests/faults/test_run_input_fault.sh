@@ -1,7 +1,7 @@
 #!/bin/sh
 # A shard that shrinks while it is in use is read again for a moment, then it is named and
 # ends the run with 3; one that comes back in time costs a warning.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 "$SHARDS" uneven u.h5 || fail "make_shards"
 cp u.h5 t.h5
 deck 'family = "dummy";' 'train = "t.h5"; val = []; readers = 1;' 'size = 2;' \

@@ -4,7 +4,7 @@
 # one before it, and nothing stays behind. SP_KILLS kills -9 (20 in make check) of random
 # ranks, in each named phase and at random moments: three fifths of them on 2, 3 and 4
 # ranks, the others each followed by a start on another number of ranks.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 kills=${SP_KILLS-20}
 each=$(((kills + 4) / 5))
 "$SHARDS" uneven u.h5 || fail "make_shards"

@@ -2,7 +2,7 @@
 # Ranks that need more memory together than their node, or its cgroup, has: check and the
 # training cut the steps alike or refuse alike, and where the kernel ends a rank all the
 # same, its out-of-memory killer is named with limit and peak.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 group=
 for folder in /sys/fs/cgroup/memory /sys/fs/cgroup; do
     test -e $folder/cgroup.procs && mkdir "$folder/sptrain-test-$$" 2>/dev/null || continue

@@ -2,7 +2,7 @@
 # A network whose output is not finite ends evaluation, prediction and the evaluations of a
 # training with 8 on all ranks, names the sample, and leaves nothing that looks like a
 # result.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 "$SHARDS" bare b.h5 && "$SHARDS" bare-huge h.h5 && "$SHARDS" bare-large l.h5 || fail "make_shards"
 narrow_deck b.h5 'size = 2; eval_size = 4;' 'steps = 6; warmup_steps = 2;'
 run 2 0 base.deck run.dir=r

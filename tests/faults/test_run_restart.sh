@@ -1,7 +1,7 @@
 #!/bin/sh
 # A run that was stopped, killed or damaged goes on to the results of the run that was not,
 # and says so.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 "$SHARDS" uneven u.h5 && "$SHARDS" plain p.h5 || fail "make_shards"
 dummy_deck u.h5 'size = 2;' 'epochs = 5; warmup_steps = 5;' \
     'log_every = 1; checkpoint_every = 3; keep = 100; dir = "r";'

@@ -3,7 +3,7 @@
 # or at one of its ranks: the same command again continues it, at the first try, to the
 # bits and the metrics of the run that nobody stopped. SP_SIGNALS signals (8 in make check)
 # at random instants on 1, 2, 4 and 8 ranks.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 signals=${SP_SIGNALS-8}
 first=${SP_SEED-1}
 "$SHARDS" uneven u.h5 || fail "make_shards"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # A file system that stands still for longer than run.watchdog_s ends no run, as long as the
 # process is alive and run.file_wait_s has not passed: in reading and in saving.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 "$SHARDS" uneven u.h5 || fail "make_shards"
 dummy_deck u.h5 'size = 4;' 'steps = 8; warmup_steps = 2;' 'checkpoint_every = 3; watchdog_s = 3;'
 host=$(hostname)

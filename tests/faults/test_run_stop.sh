@@ -2,7 +2,7 @@
 # Evaluation and prediction end at the first request to stop, with 75 on all ranks and one
 # plain line, and leave nothing that looks like a result; the same command then does all
 # of it. They read the checkpoint that they verified, whatever becomes of its path.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 "$SHARDS" uneven u.h5 || fail "make_shards"
 dummy_deck u.h5 'size = 4; eval_size = 3;' 'steps = 2;' 'watchdog_s = 0; threads = 1;'
 run 1 0 base.deck run.dir=r

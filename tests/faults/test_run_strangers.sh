@@ -8,7 +8,7 @@
 # where the time of the steps is longer by more than 3 % with 95 % certainty (the lower end
 # of the interval of the median of the pairs' ratios), and where the thread that watches
 # takes more than 3 % of it, which no other load of the machine disturbs.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 n_tries=${SP_STRANGERS-2}
 ranks=3 epochs=6 family=dummy
 test -z "$SP_TIMED" || ranks=2 epochs=4 family=minkunet18

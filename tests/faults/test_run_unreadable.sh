@@ -1,7 +1,7 @@
 #!/bin/sh
 # A checkpoint that the system cannot read ends a start with 4 and is named. It is not taken
 # for a damaged one: nothing older takes its place, and nothing is renamed.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 "$SHARDS" uneven u.h5 || fail "make_shards"
 dummy_deck u.h5 'size = 2;' 'epochs = 1; warmup_steps = 5;' 'checkpoint_every = 3; dir = "r";'
 SPTRAIN=$SP_BUILDDIR/tests/run/sptrain_unreadable

@@ -1,7 +1,7 @@
 #!/bin/sh
 # A rank that hangs, is stopped or leaves silently is named once, with host, phase and step,
 # and the others do not wait for it: status 6 everywhere.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 "$SHARDS" uneven u.h5 || fail "make_shards"
 dummy_deck u.h5 'size = 3;' 'epochs = 3; warmup_steps = 5;' \
     'log_every = 1; checkpoint_every = 3; dir = "r";'

@@ -2,7 +2,7 @@
 # Commands without a run folder name a rank that is stopped and for which the others wait,
 # once, and go on when it is continued. In those of sptrain the watchdog ends the ranks
 # where one hangs.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 "$SHARDS" uneven u.h5 || fail "make_shards"
 printf '%s\n' '1 2 3 4' '5 6 7 8' >scan.txt
 deck 'family = "dummy";' 'train = "u.h5"; val = [];' '' '' 'device = "cpu";'

@@ -2,7 +2,7 @@
 # The temperature of calibrate, its features, and the points that --doubtful-features finds
 # with them, equal their definitions, computed with numpy. The features of an earlier version's
 # calibration are not used. Skipped without numpy and h5py.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 find_python "numpy, h5py"
 awk 'BEGIN {
     srand(5); print "x y z intensity label"

@@ -2,7 +2,7 @@
 # Merged predictions of overlapping blocks equal a reference in float64 that merges the plain
 # logits point by point; the shards name the points of each margin. Skipped without numpy and
 # h5py.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 find_python "numpy, h5py"
 reference=$SP_SRCDIR/tests/label/merge_reference.py
 awk 'BEGIN {

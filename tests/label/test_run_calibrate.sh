@@ -3,7 +3,7 @@
 # stored in its checkpoint and in packed models, the same on any number of ranks. No class
 # changes; probabilities become p^(1/T). Points of an object that no training has seen are
 # found by their features.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 
 # scan FILE SEED: ground with noise in its labels, boxes, and towers without a class.
 scan() {

@@ -3,7 +3,7 @@
 # eval.members does so on shards. Both are held against the models one by one, on several
 # ranks, one of them with a temperature. Classes and columns are matched by name; what
 # cannot agree is refused by name.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 
 # scan FILE SEED: 40 m x 30 m, three classes that a network learns in part.
 scan() {

@@ -2,7 +2,7 @@
 # sptrain label: scans of every format with the classes of a model. The bytes are the same on
 # 1, 2 and 3 ranks and after a kill, all but class and added fields stays, and what does not
 # fit is refused before anything is written.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 SCANS=$SP_BUILDDIR/tests/tools/make_scans
 COPY=$SP_BUILDDIR/tests/tools/laz_copy
 
@@ -184,13 +184,13 @@ test "$(sort -u k.codes | tr '\n' ' ')" != "0 " || fail "k.label has no class"
 # points have the classes that they have without such rows.
 awk 'NR > 1 && NR % 7 == 0 { print "nan nan nan nan nan nan" } { print }
      END { print "1 1 nan 1 1 1" }' in/t.txt >v.txt
-grep -c nan v.txt >n_void
+grep -c nan v.txt >n_missing
 for block in 8 0; do
     run 2 0 label h in/t.txt v.txt --out void$block --any-format --block $block run.threads=1
-    says err "are NaN: $(cat n_void), the first ones in v.txt; they have no class"
+    says err "are NaN: $(cat n_missing), the first ones in v.txt; they have no class"
     grep -v nan void$block/v.txt >points
     same points void$block/t.txt "points among rows without, --block $block"
-    test "$(grep nan void$block/v.txt | grep -c ' -1$')" = "$(cat n_void)" ||
+    test "$(grep nan void$block/v.txt | grep -c ' -1$')" = "$(cat n_missing)" ||
         fail "rows without a point, --block $block"
     test "$(wc -l <void$block/v.txt)" = "$(wc -l <v.txt)" || fail "v.txt has other rows"
 done

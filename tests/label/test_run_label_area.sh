@@ -2,7 +2,7 @@
 # sptrain label --buffer: the classes of tiles are those of one file with all points,
 # whichever tiles the area has, on any number of ranks and in shares of several processes;
 # without it they differ. Fields beside the scan's own classes.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 
 # An area of 60 x 60 m: a slope, and boxes of 6 m that stand across the tiles' borders.
 awk 'BEGIN {

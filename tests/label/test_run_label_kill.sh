@@ -3,7 +3,7 @@
 # output, on 1 and 2 ranks: the second start gives the bytes of a run that nobody killed, and
 # makes only what is missing. Tasks that share an area never write one file: a second start
 # of a task that runs is refused, the other task is not disturbed.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 
 mkdir in
 awk 'BEGIN {

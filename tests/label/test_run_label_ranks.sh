@@ -2,7 +2,7 @@
 # sptrain label shares one large scan between all ranks: each reads a part of its rows and
 # writes some sections of the output. The bytes are those of one rank, also after a rank was
 # killed and after a request to stop; nothing unfinished stays.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 SCANS=$SP_BUILDDIR/tests/tools/make_scans
 COPY=$SP_BUILDDIR/tests/tools/laz_copy
 

@@ -2,7 +2,7 @@
 # sptrain label --raster: maps of class shares and of doubt, against the classes of the points,
 # the same on any number of ranks, in blocks and of whole scans. A build without libtiff says
 # so.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 SCANS=$SP_BUILDDIR/tests/tools/make_scans
 COPY=$SP_BUILDDIR/tests/tools/laz_copy
 "$SCANS" train.las 24 1 1 && "$SCANS" a.las 30 1 2 && "$COPY" a.las b.laz || fail "make_scans"

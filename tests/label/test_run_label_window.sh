@@ -2,7 +2,7 @@
 # sptrain label --window: the points of a window have the classes that they have in the whole
 # scan, in LAS, LAZ and COPC, on several ranks; of COPC only chunks near the window are read.
 # spvox convert --bounds reads COPC so too.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 SCANS=$SP_BUILDDIR/tests/tools/make_scans
 COPY=$SP_BUILDDIR/tests/tools/laz_copy
 COPC=$SP_BUILDDIR/tests/tools/make_copc

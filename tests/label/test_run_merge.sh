@@ -3,7 +3,7 @@
 # on any number of ranks and for batches of any size, beside plain numbers that stay as they
 # are; data that do not tell their blocks are refused. (test_merge_reference.sh has the
 # values.)
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 "$SHARDS" plain p.h5 || fail "make_shards"
 
 # scan FILE SHIFT: 40 m x 30 m with a hole, three classes that a network can learn in part.

@@ -1,7 +1,7 @@
 #!/bin/sh
 # check_speed.sh compares two builds and finds out that they did other work; its verdict
 # follows from known ratios.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 measure=$SP_SRCDIR/tests/measure
 ROUNDS=6 LIMIT=1000 alone 0 sh "$measure/check_speed.sh" --tiny "$SP_BUILDDIR" "$SP_BUILDDIR"
 test "$(grep -c '^dummy-300,[fb][pf][0-9]*,[se][a-z]* *[0-9.]*  \[.*\]' out)" = 4 || fail "not four cases"

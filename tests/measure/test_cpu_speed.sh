@@ -1,6 +1,6 @@
 #!/bin/sh
 # cpu_speed.sh measures and tabulates; the results of this little work mean nothing.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 measure=$SP_SRCDIR/tests/measure
 alone 0 sh "$measure/cpu_speed.sh" --tiny results
 cmp -s out results/table.txt || fail "the table is not what was shown"

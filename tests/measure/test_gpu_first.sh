@@ -1,7 +1,7 @@
 #!/bin/sh
 # gpu_first.sh tries every part, whatever fails or hangs before it, and writes each number
 # beside its prediction. The programs are stand-ins that say what real ones would.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 stand_in
 cat >bin/gpu_tests <<'END1'
 #!/bin/sh

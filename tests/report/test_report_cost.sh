@@ -5,7 +5,7 @@
 # and the test fails where an evaluation a minute would make the training longer by more
 # than 0.5 % with 95 % certainty (the lower end of the interval of the median). The
 # processor time, which other load of the machine hardly disturbs, stands beside it.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 n_pairs=${SP_PAIRS-1}
 epochs=2 extent=12
 test -z "$SP_TIMED" || epochs=20 extent=40

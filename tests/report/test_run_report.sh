@@ -2,7 +2,7 @@
 # A training renews report and pictures in its run folder at evaluations and hands the
 # report to after_save; the pictures are the same on any number of ranks; the report of
 # several runs is one file; a run that was killed has a report too.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 "$SHARDS" uneven u.h5 || fail "make_shards"
 narrow_deck u.h5 'size = 4; eval_size = 5;' 'epochs = 2; warmup_steps = 2;' \
     'log_every = 1;'

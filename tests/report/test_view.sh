@@ -1,7 +1,7 @@
 #!/bin/sh
 # spvox view draws shards, predictions and scans; the same call gives the same bytes; what
 # cannot be drawn is said in one line.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 grep -q '^#define SP_WITH_PNG 1' "$SP_BUILDDIR/config.h" || skip "no libpng in this build"
 # view STATUS ARGUMENTS...
 view() {

@@ -1,7 +1,7 @@
 #!/bin/sh
 # spbench gives one object a line with the fields that programs read, and ratios that a
 # machine can have.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 bench=$SP_BUILDDIR/spbench
 
 value_of='function value(key) {

@@ -1,7 +1,7 @@
 #!/bin/sh
 # One training step of dummy and minkunet18 equals an independent float64 reference: loss,
 # every gradient, running statistics. Skipped without numpy and h5py.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 find_python "numpy, h5py"
 spvox scene --out one --samples 3 --extent 6 --seed 4 --voxel-size 0.75
 shard=one-00000-of-00001.h5

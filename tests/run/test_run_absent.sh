@@ -1,7 +1,7 @@
 #!/bin/sh
 # Evaluation and prediction of shards with only the required parts, and with decks that use
 # less than there is, are the same on any number of ranks and as in training.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 "$SHARDS" bare b.h5 && "$SHARDS" plain p.h5 || fail "make_shards"
 dummy_deck none.h5 'size = 2; eval_size = 4;' 'steps = 6; warmup_steps = 2;'
 

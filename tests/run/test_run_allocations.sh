@@ -1,7 +1,7 @@
 #!/bin/sh
 # After the first epoch a step allocates nothing on the training thread, whatever the step
 # has, with a live line and event files too.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 "$SHARDS" uneven u.h5 || fail "make_shards"
 narrow_deck u.h5 'size = 4; accumulate = 2;' 'epochs = 5; warmup_steps = 2;' \
     'log_every = 1; eval_every = 0;'

@@ -2,7 +2,7 @@
 # Averaged weights are kept in checkpoints and evaluated beside the plain ones, which they
 # do not change. They are the same on any number of ranks and after a restart. With
 # run.weights = "ema" the best of them is kept, and eval and run.init_from take them.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 "$SHARDS" uneven u.h5 || fail "make_shards"
 dummy_deck u.h5 'size = 6; eval_size = 4;' \
     'epochs = 4; warmup_steps = 2; lr = 0.05; schedule = "constant"; deterministic = "world";' \

@@ -3,7 +3,7 @@
 # of threads, after a stop, and on any number of ranks with deterministic = "world";
 # evaluation and prediction in it; half the memory of activations; losses near those of
 # fp32; one order of sums for all ranks.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 "$SHARDS" uneven u.h5 || fail "make_shards"
 deck 'family = "minkunet14A"; width = 0.25; stem_kernel = 3;' \
     'train = "u.h5"; val = "u.h5";' 'size = 6; eval_size = 4;' \

@@ -1,7 +1,7 @@
 #!/bin/sh
 # The weights are the same bit for bit in two runs of a deck on the same ranks, with any
 # number of threads, and on any number of ranks with deterministic = "world".
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 "$SHARDS" uneven u.h5 || fail "make_shards"
 cat >base.deck <<'DECK'
 data : { train = "u.h5"; val = "u.h5"; };

@@ -2,7 +2,7 @@
 # Checksums prove bytes, not their author: a checkpoint with right checksums and impossible
 # numbers is refused with 3 where it is named, by training and by evaluation, and skipped
 # like a damaged one where the run looks for the newest.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 "$SHARDS" plain p.h5 || fail "make_shards"
 dummy_deck p.h5 'size = 2;' 'steps = 4; warmup_steps = 1; class_weights = "inverse";' \
     'log_every = 1; checkpoint_every = 2; dir = "r";'

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Classes are matched by name, in evaluation, prediction and between training and validation
 # data; another set of them is refused with both lists; unlabelled shards need none.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 folders plain coded rotated classes far flat bare bare-nameless
 dummy_deck coded/s.h5 'size = 2; eval_size = 4;' 'steps = 6; warmup_steps = 2;'
 codes() {

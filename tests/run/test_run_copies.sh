@@ -1,7 +1,7 @@
 #!/bin/sh
 # Nodes that have copies of their own of the shards, which differ: a run ends with 3 and
 # names file and hosts, before it trains on them. Equal copies and shared files pass.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 mkdir a b
 "$SHARDS" bare a/n.h5 && "$SHARDS" plain a/c.h5 && cp a/n.h5 b/n.h5 && cp a/c.h5 b/c.h5 ||
     fail "make_shards"

@@ -3,7 +3,7 @@
 # same on any number of ranks, with any number of readers and after a continuation in the
 # middle of an epoch; keys that are off keep all bits; budgets and memory know of crops; data
 # and keys that do not fit are refused.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 "$SHARDS" uneven u.h5 || fail "make_shards"
 deck 'family = "minkunet14A"; width = 0.1; stem_kernel = 3;' 'train = "u.h5"; val = [];' 'size = 4;' \
     'epochs = 3; warmup_steps = 2;' 'log_every = 1;'

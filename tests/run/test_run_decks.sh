@@ -1,7 +1,7 @@
 #!/bin/sh
 # Every shipped recipe is accepted with data of its columns and classes, and trains three steps
 # on a narrow network; the last column of the table in input/README is what it sets.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 decks=$SP_SRCDIR/input
 
 # The text after the last `WORD = ` of a deck, and a list without brackets, quotes, blanks.

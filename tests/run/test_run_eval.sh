@@ -1,7 +1,7 @@
 #!/bin/sh
 # Evaluation and prediction of one checkpoint give the same lines and bytes on any number of
 # ranks.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 "$SHARDS" uneven u.h5 && "$SHARDS" plain p.h5 && "$SHARDS" classes c.h5 &&
     "$SHARDS" renamed n.h5 && "$SHARDS" bare b.h5 || fail "make_shards"
 narrow_deck u.h5 'size = 4; eval_size = 5;' 'steps = 4; warmup_steps = 2;'

@@ -2,7 +2,7 @@
 # eval.range evaluates as if the scans had been cut to the box: the same lines as of shards of
 # the cut scans, on any number of ranks, while training and after it, with views, merged
 # blocks and further models; predictions have all voxels; memory that is foreseen suffices.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 awk 'BEGIN { s = 7
     for (x = 0.1; x < 32; x += 0.4) for (y = 0.1; y < 24; y += 0.4) {
         s = (s * 1103515245 + 12345) % 2147483648

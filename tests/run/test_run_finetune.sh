@@ -3,7 +3,7 @@
 # source; without it other classes are refused with the key that is missing; frozen layers
 # keep their bits, statistics of batch norms too; the bits are those of 1, 2 and 3 ranks,
 # and of a run that was killed; features are normalized as in the source where asked for.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 folders plain classes coded rotated far
 deck 'family = "dummy";' 'train = "plain/s.h5"; val = [];' 'size = 2;' \
     'steps = 4; warmup_steps = 2; deterministic = "world";' \

@@ -2,7 +2,7 @@
 # Folds deal the files of data.train: each is evaluated in one fold and trained on in the
 # others, whatever the number of ranks, and the report adds up their confusions. data.test
 # is evaluated once, after the training, with the best weights, and moves none of them.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 for i in 0 1 2 3; do
     alone 0 "$SP_BUILDDIR/spvox" scene --out s$i --samples $((i + 1)) --extent 12 --seed $i --points
 done

@@ -2,7 +2,7 @@
 # The head of minkunet34v2w32 interpolates strides 16 and 4 (net.upsample): the same bits on
 # any number of ranks and after a continuation, memory foreseen; "nearest" is another
 # network, which a checkpoint keeps.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 spvox scene --out s --samples 5 --extent 20 --seed 3
 deck 'family = "minkunet34v2w32"; width = 0.1;' 'train = ["s-*.h5"]; val = ["s-*.h5"];' 'size = 2;' \
     'epochs = 2; warmup_steps = 0; schedule = "constant"; deterministic = "world"; lr = 0.01;' 'log_every = 1;'

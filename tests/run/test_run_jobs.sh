@@ -3,7 +3,7 @@
 # a signal, one whose program refuses a misspelt key, one that loses a rank, and one that
 # finishes. The scripts succeed only for the last, in a folder whose earlier run was done
 # too, and ask for the queue again where a later start can help.
-. "${SP_SRCDIR-.}/tests/run/story.sh"
+. "${SP_SRCDIR-.}/tests/fixtures/program.sh"
 jobs=$(cd "${SP_SRCDIR-.}" && pwd)/jobs
 
 # The launcher does what $ACT says; scontrol writes down what it is asked for.

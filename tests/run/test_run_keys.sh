@@ -1,6 +1,6 @@
 #!/bin/sh
 # Keys that a deck may name do what the table of keys says.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 "$SHARDS" uneven u.h5 && "$SHARDS" plain p.h5 || fail "make_shards"
 dummy_deck u.h5 'size = 4;' 'epochs = 3; warmup_steps = 1;' 'dir = "r";'
 

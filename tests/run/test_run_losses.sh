@@ -3,7 +3,7 @@
 # deterministic = "world" its steps are the same on any number of ranks. train.loss is
 # refused with the name that it does not know, and a joint Lovasz-softmax where a rank
 # does not have all voxels of a step.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 "$SHARDS" uneven u.h5 || fail "make_shards"
 dummy_deck u.h5 'size = 6; eval_size = 4;' \
     'steps = 4; warmup_steps = 2; lr = 0.02; deterministic = "world";' 'log_every = 1; eval_every = 1;'

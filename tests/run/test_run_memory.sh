@@ -3,7 +3,7 @@
 # for as many, on one rank and on two; with deterministic = "world" both have the same bits.
 # A run uses the memory that was foreseen; a bound is kept, or a sample that cannot fit is
 # refused. Limits of addresses are kept.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 spvox scene --out s --samples 1 --extent 18 --seed 6 --voxel-size 0.7
 for i in 1 2 3 4 5 6; do cp s-00000-of-00001.h5 t$i.h5; done
 cat >d.deck <<'DECK'

@@ -5,7 +5,7 @@
 # evaluation included, to 10 %, but for 25 MiB of large pages; eval and predict foresee at
 # least what they take, to 10 %. SP_SHAPES=all takes twelve shapes of up to two million
 # voxels (half an hour, 6 GiB).
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 limit_s=3000
 shapes=${SP_SHAPES-few}
 deck 'family = "minkunet14A"; width = 0.25; stem_kernel = 3;' 'voxel_size = 0.5;' \

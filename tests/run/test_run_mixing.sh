@@ -3,7 +3,7 @@
 # in the middle of an epoch; they count as both samples for budgets and memory, steps of
 # later epochs allocate nothing, and evaluations are not mixed. Sets of one sample, empty
 # and damaged partners work or are named.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 "$SHARDS" uneven u.h5 && "$SHARDS" box one.h5 1 500 1 2 4 0 || fail "make_shards"
 narrow_deck u.h5 'size = 4; eval_size = 4;' 'epochs = 3; warmup_steps = 2;' 'log_every = 1;'
 # 15 samples: 12 steps of 4.

@@ -1,7 +1,7 @@
 #!/bin/sh
 # What a colleague would say before a training is said once, in its case and in no other:
 # by check and by the training, on one rank and on several.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 "$SHARDS" uneven u.h5 && "$SHARDS" plain p.h5 || fail "make_shards"
 dummy_deck u.h5 'size = 1;' 'steps = 2; warmup_steps = 0; schedule = "constant";'
 

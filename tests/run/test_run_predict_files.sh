@@ -1,7 +1,7 @@
 #!/bin/sh
 # Predictions of many shards: few files are open at a time, the bytes are the same on any
 # number of ranks and under any limit, and a failure leaves nothing behind.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 n_shards=60
 "$SHARDS" bare bare.h5 && "$SHARDS" bare-huge huge.h5 || fail "make_shards"
 spvox scene --out s --samples 100 --shards $n_shards --extent 5 --seed 3 --voxel-size \

@@ -1,7 +1,7 @@
 #!/bin/sh
 # The number of ranks changes no sample and hardly a digit, with unequal samples, an empty
 # one, one voxel, one without labels, ranks without samples, a step without labels.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 "$SHARDS" uneven u.h5 && "$SHARDS" unlabelled n.h5 || fail "make_shards"
 dummy_deck u.h5 'size = 4;' 'steps = 20; warmup_steps = 5;' 'log_every = 1; eval_every = 0;'
 smooth_deck

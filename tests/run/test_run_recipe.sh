@@ -3,7 +3,7 @@
 # `sptrain check MODEL` prints it, for a run folder or a checkpoint. Older files lack it,
 # and nothing fails. Shards that differ are warned of once, or refused where no voxels
 # could be right; a damaged recipe ends with 3 and its place.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 folders recipe recipe-25 recipe-255 recipe-foot coded
 check() {
     alone 0 "$SPTRAIN" check "$1"

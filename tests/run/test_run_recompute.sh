@@ -3,7 +3,7 @@
 # 1 to 4 ranks, in micro-batches, in bf16, with frozen layers and dropout, and when it is set
 # or left out in a run that continues. It takes less memory, and a sample that would fit with
 # it is refused with what it would need.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 "$SHARDS" uneven u.h5 || fail "make_shards"
 cat >base.deck <<'DECK'
 data : { train = "u.h5"; val = "u.h5"; };

@@ -2,7 +2,7 @@
 # Mistakes that are refused before anything is touched, and output that nobody could read,
 # end with the right status on one and three ranks and one line that says why; nothing is
 # written elsewhere.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 "$SHARDS" plain p.h5 || fail "make_shards"
 dummy_deck p.h5 'size = 2;' 'steps = 4; warmup_steps = 1;' 'log_every = 1; dir = "r";'
 run 2 0 base.deck

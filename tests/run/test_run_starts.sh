@@ -3,7 +3,7 @@
 # ranks; a missing, doubled or lost one is named. What announces several tasks, while MPI sees
 # one, is refused. OpenMP's variables move no rank to other cores. Ranks with different
 # instruction sets agree on one.
-. "${SP_SRCDIR-.}/tests/run/story.sh"
+. "${SP_SRCDIR-.}/tests/fixtures/program.sh"
 "$SHARDS" uneven u.h5 || fail "make_shards"
 dummy_deck u.h5 "size = 4;" "steps = 3; warmup_steps = 1;" "threads = 0;"
 unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT LOCAL_RANK

@@ -2,7 +2,7 @@
 # The sets of data.val_sets are evaluated after data.val and reported by their names, with the
 # same bits on any number of ranks. They change neither the training nor data.val's lines nor
 # best.h5.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 for set in s:2:6 t:2:9 night:3:11; do
     n=${set#*:}
     alone 0 "$SP_BUILDDIR/spvox" scene --out ${set%%:*} --samples "${n%:*}" --extent 12 \

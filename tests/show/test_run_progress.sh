@@ -2,7 +2,7 @@
 # On a terminal one line renews itself: never wider than the terminal, with messages above
 # it on lines of their own. Where no terminal is there, or run.progress says so, the output
 # is lines and nothing else.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 TERMINAL=$SP_BUILDDIR/tests/tools/in_terminal
 SPVOX=$SP_BUILDDIR/spvox
 "$SHARDS" uneven u.h5 && "$SHARDS" hostile h.h5 || fail "make_shards"

@@ -2,7 +2,7 @@
 # TensorBoard's event files of a run say what its metrics.jsonl says, value for value:
 # after a run, after kill -9 and going on, and after going back. A reader of the test's own
 # compares them; test_tensorboard_reader.sh does it with TensorBoard's.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 CHECK=$SP_BUILDDIR/tests/tools/events_check
 "$SHARDS" uneven p.h5 && "$SHARDS" box u.h5 15 200 1 3 4 0 || fail "make_shards"
 dummy_deck u.h5 'size = 4;' 'epochs = 3; warmup_steps = 1;' \

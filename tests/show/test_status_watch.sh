@@ -1,7 +1,7 @@
 #!/bin/sh
 # sptrain status DIR --watch shows a run by its folder alone, until the run has ended or its
 # processes are gone.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 TERMINAL=$SP_BUILDDIR/tests/tools/in_terminal
 "$SHARDS" uneven u.h5 || fail "make_shards"
 dummy_deck u.h5 'size = 2;' 'epochs = 3; warmup_steps = 1;' 'log_every = 1; dir = "r";'

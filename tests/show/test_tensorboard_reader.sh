@@ -2,7 +2,7 @@
 # TensorBoard's own reader finds in the event files what metrics.jsonl says, bit for bit as
 # float32, after kill -9 and going on too. Needs Python with tensorboard, which nothing else
 # does: SP_TENSORBOARD_PYTHON names one, else python3.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 python=${SP_TENSORBOARD_PYTHON-python3}
 "$python" -c 'import tensorboard' 2>/dev/null ||
     skip "$python has no tensorboard (pip install tensorboard): event files are not read by it"

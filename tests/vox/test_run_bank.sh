@@ -2,7 +2,7 @@
 # spvox bank collects the objects of classes, and augment.paste pastes them: the same on any
 # number of ranks and after a continuation in the middle of an epoch; off keeps all bits;
 # budgets and memory know of it; files and words that do not fit are refused.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 spvox scene --out s --samples 4 --extent 30 --seed 3
 deck 'family = "minkunet14A"; width = 0.1; stem_kernel = 3;' 'train = ["s-*.h5"]; val = [];' 'size = 2;' \
     'epochs = 3; warmup_steps = 0; schedule = "constant"; deterministic = "world";' 'log_every = 1;'

@@ -2,7 +2,7 @@
 # spvox compare: scores of known cases by hand, matching by order, position and field, lists
 # of classes, folders on several ranks, and what is refused. With numpy (optional): random
 # pairs against scores that a script computes by itself.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 
 SPTRAIN=$SP_BUILDDIR/spvox # what run starts
 

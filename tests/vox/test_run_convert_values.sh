@@ -2,7 +2,7 @@
 # spvox convert against numpy and laspy: coordinates, means, majority, point map, cost, mean and
 # std; on files made here, and on real scans where SP_SHARED_DATA (or ../shared/data beside the
 # sources) has them. Needs python3 with h5py and numpy; laspy for LAS.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 find_python "h5py, numpy"
 data=${SP_SHARED_DATA-$SP_SRCDIR/../shared/data}
 test -d "$data" || data=

@@ -3,7 +3,7 @@
 # labels: nuScenes with labels by token, ScanNet with labels in a second PLY, Toronto-3D and
 # DALES with labels in the PLY, S3DIS with a file for each object. An input list stands for
 # arguments.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 
 SPTRAIN=$SP_BUILDDIR/spvox # what run starts
 maps=$SP_SRCDIR/input/maps

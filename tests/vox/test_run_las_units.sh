@@ -2,7 +2,7 @@
 # Programs and LAS files that say that something is not in metres, or has another range than
 # the other files: refused on all ranks with a way to take them, converted by --z-unit, which
 # a model keeps, or warned of. Needs python3, which writes the files.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 find_python struct
 "$python" - <<'PYTHON' || fail "cannot write the scans"
 import struct

@@ -2,7 +2,7 @@
 # Scans joined by known poses are the world seen from the last one: voxels, columns, labels
 # and ages as of a file with all points in its frame. Only its own points are evaluated, and
 # predictions come back to its rows.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 
 SPTRAIN=$SP_BUILDDIR/spvox # what run starts
 
@@ -106,7 +106,7 @@ says r/metrics.jsonl '"points":1200,'
 run 1 0 predict base.deck
 run 1 3 label r $scan --columns x,y,z,label --out labelled
 says err 'samples of 3 scans joined by their poses'
-# shellcheck disable=SC2034 # story.sh starts it
+# shellcheck disable=SC2034 # program.sh starts it
 SPTRAIN=$SP_BUILDDIR/spvox
 run 1 0 apply r/predictions/*.h5 $scan --columns x,y,z,label --out back.txt
 test "$(grep -c '^[-0-9]' back.txt)" = 300 || fail "rows of the scan: $(wc -l <back.txt)"

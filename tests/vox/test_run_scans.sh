@@ -1,7 +1,7 @@
 #!/bin/sh
 # spvox with scans of all sorts: what it warns of, what it refuses and with which status;
 # damaged scans end at once, and nothing that a file says reaches the terminal as a command.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 
 SPTRAIN=$SP_BUILDDIR/spvox # what run starts
 

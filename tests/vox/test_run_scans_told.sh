@@ -2,7 +2,7 @@
 # spvox says what it found in a scan that looks right and is not: coordinates rounded coarser
 # than voxels, two labels, a wrong count; and it has an option for each attribute: missing
 # values, names with slashes and commas, maps in a file.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 
 SPTRAIN=$SP_BUILDDIR/spvox # what run starts
 

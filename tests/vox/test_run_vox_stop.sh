@@ -1,7 +1,7 @@
 #!/bin/sh
 # A request to stop ends convert, scene and apply with 75 on all ranks and one plain line,
 # whichever rank gets it; nothing unfinished stays, and outputs of before are as they were.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 SPTRAIN=$SP_BUILDDIR/spvox # what run starts
 awk 'BEGIN { srand(3); print "x y z intensity label"
     for (i = 0; i < 3000; i++) printf "%.2f %.2f %.2f 1 %d\n", 40 * rand(), 40 * rand(), rand(), i % 2 }' >a.txt

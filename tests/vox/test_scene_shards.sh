@@ -1,7 +1,7 @@
 #!/bin/sh
 # Scenes are the same bytes on 1, 2 and 3 ranks and the same samples in any number of shards;
 # info reads them back, and refuses a damaged file with exit 3.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 SPTRAIN=$SP_BUILDDIR/spvox # what run starts
 scene="scene --samples 5 --extent 12 --seed 7 --points"
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Shards written by a dozen lines of h5py are read, whatever types and storage they have; h5py
 # reads ours. Skipped without python3, h5py and numpy.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 find_python "h5py, numpy"
 "$SHARDS" costly ours.h5 || fail "make_shards"
 "$python" "$SP_SRCDIR/tests/vox/shard_h5py.py" "$SP_BUILDDIR/tests/tools/shard_print" "$dir" \

@@ -1,7 +1,7 @@
 # A packed model gives the bits of `sptrain predict` through the library for prediction, which
 # needs neither MPI nor HDF5: rows in any order, several threads, errors with text; in fp32
 # and bf16. predict, eval and label take it too.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 for library in "$SP_BUILDDIR"/libsptrain-predict.so.*; do :; done
 test -e "$library" || skip "no libsptrain-predict in this build"
 "$SP_BUILDDIR/spvox" scene --out s --samples 3 --extent 16 --seed 5 >out 2>err || fail scene
@@ -28,7 +28,7 @@ for precision in fp32 bf16; do
     done
 done
 test "$(wc -c <bf16.spm)" -lt "$(($(wc -c <fp32.spm) * 2 / 3))" || fail "bf16 is not smaller"
-# shellcheck disable=SC2154 # story.sh sets dir
+# shellcheck disable=SC2154 # program.sh sets dir
 grep -aq "$dir" fp32.spm && fail "a path of the training is in the packed model"
 "$SPTRAIN" weights list fp32.spm >out 2>err || fail list
 grep -q '/params/final/weight .*F32 .*\[10, 5\]' out || fail "list does not show the arrays"

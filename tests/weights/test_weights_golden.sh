@@ -2,7 +2,7 @@
 # submanifold layers and batch norm agree with plain numpy, and the whole network agrees with
 # what spconv computed, to the file's own tolerance. The file is optional: SP_GOLDEN, or
 # shared/data/spconv_golden/golden_net.pt beside the source folder.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 golden=${SP_GOLDEN-$SP_SRCDIR/../shared/data/spconv_golden/golden_net.pt}
 test -e "$golden" || skip "no golden_net.pt"
 "$SPTRAIN" weights list "$golden" >out 2>err || fail list

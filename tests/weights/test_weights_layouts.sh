@@ -1,6 +1,6 @@
 # Weights of one random network, written by a script in the layouts, names and containers of
 # other programs, are imported to the same bits; export and import keep the bits too.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 find_python json
 files=$SP_SRCDIR/tests/weights/weights_files.py
 "$SP_BUILDDIR/spvox" scene --out s --samples 1 --extent 12 --seed 3 >out 2>err || fail scene

@@ -4,7 +4,7 @@
 # job is asked to stop or its time ends, it saves, goes back into the queue and ends as the
 # run that nobody stopped; a job on two nodes does too. A failing one says why, and each
 # seed gets a folder.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 
 PATH=$PATH:/usr/sbin:/sbin
 export PATH

@@ -2,7 +2,7 @@
 # Two hosts (network namespaces with names, processes and shared memory of their own, so
 # that MPI uses the network between them) train as one host does. When they are cut off from
 # each other, they say who was lost and leave.
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 
 PATH=$PATH:/usr/sbin:/sbin
 export PATH

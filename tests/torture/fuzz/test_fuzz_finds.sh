@@ -2,7 +2,7 @@
 # the bound, a changed value. It goes on after each and keeps the input, and the command
 # that it prints repeats the fault.
 set -u
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/fixtures/program.sh"
 fuzz=$SP_BUILDDIR/tests/torture/fuzz/test_fuzz
 [ -x "$fuzz" ] || skip "test_fuzz is not built"
 

@@ -4,7 +4,7 @@
 # against the plain start of the same ranks under the same mask (mpirun -n N, no other
 # variables): the same cores and threads and the same bits, or a refusal with words and exit 2
 # if several tasks are announced that MPI does not see.
-. "${SP_SRCDIR-.}/tests/run/story.sh"
+. "${SP_SRCDIR-.}/tests/fixtures/program.sh"
 runs=${RUNS:-30}
 seed=${SEED:-7}
 "$SHARDS" uneven u.h5 || fail "make_shards"

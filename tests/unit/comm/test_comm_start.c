@@ -108,7 +108,7 @@ TEST(abort_ends_all_ranks_with_its_code)
     assert_int_equal(run_self(launch, "abort", "2>/dev/null | grep -q '^last words$'"),
                      0);
     /* MPICH's launcher says 1 where it has collected the status before it has seen the
-     * rank's connection closed, which is rare (is_forgotten in tests/run/story.sh). */
+     * rank's connection closed, which is rare (is_forgotten in tests/fixtures/program.sh). */
     for (int i = 0; i < 3 && code == 1; i++)
         code = run_self(launch, "abort", ">/dev/null 2>&1");
     assert_int_equal(code, SP_EDATA);

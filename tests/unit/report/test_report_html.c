@@ -42,7 +42,7 @@ static void new_runs(void)
 /* ---- the checker ---- */
 
 /* Elements without an end. */
-static bool is_void(const char *name)
+static bool is_missing(const char *name)
 {
     return strcmp(name, "meta") == 0 || strcmp(name, "img") == 0 ||
            strcmp(name, "br") == 0 || strcmp(name, "!DOCTYPE") == 0;
@@ -104,7 +104,7 @@ static void check_tags(const char *text)
             depth--;
         } else if (*at == '/')
             at++;
-        else if (!is_void(name)) {
+        else if (!is_missing(name)) {
             assert_true(depth < 64);
             strcpy(open[depth++], name);
             if (strcmp(name, "style") == 0 || strcmp(name, "script") == 0)

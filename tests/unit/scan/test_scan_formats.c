@@ -405,9 +405,9 @@ TEST(rows_without_a_point_keep_their_place)
     OK(sp_scan_select(scan, 1, &name));
     OK(sp_scan_next(scan, 10, &p));
     assert_int_equal(p.n, 6);
-    assert_int_equal(p.n_void, 2);
+    assert_int_equal(p.n_missing, 2);
     for (int64_t i = 0; i < p.n; i++) {
-        assert_int_equal(sp_scan_is_void(p.xyz + 3 * i), i == 1 || i == 2);
+        assert_int_equal(sp_scan_is_missing(p.xyz + 3 * i), i == 1 || i == 2);
         assert_int_equal(p.label[i], i == 0 ? 5 : i == 3 ? 2 : SP_SCAN_UNLABELLED);
     }
     sp_scan_points_destroy(&p);
