@@ -359,7 +359,8 @@ sp_status sp_net_backward(sp_net *net, const sp_batch *batch, sp_buckets *bucket
      * ranks access always have pages. */
     is_releasing =
         impl->options.is_low_memory && batch->micro == 0 && net->comm->size == 1;
-    sp_net_begin_loans(net, buckets);
+    if (is_releasing)
+        sp_net_begin_loans(net, buckets);
     for (int s = impl->low.n_steps - 1; s >= 0; s--) {
         const sp_lower_step *step = &impl->low.step[s];
 
