@@ -181,6 +181,8 @@ sp_status sp_buckets_begin(sp_buckets *buckets)
         if (buckets->comm->size == 1)
             sp_machine_zero(buckets->grad,
                             sp_multiple(n * sizeof *buckets->grad, SP_LARGE_PAGE));
+        else /* an evaluation may have used it (sp_net_lend) */
+            memset(buckets->grad, 0, n * sizeof *buckets->grad);
         memset(impl->sums, 0, sizeof impl->host_sums);
         return SP_OK;
     }
