@@ -312,7 +312,8 @@ typedef struct bench_parts {
     double train_forward;
     double cpu, process_cpu; /* core time of the training thread; of all threads */
     double plan, read;       /* time of the loader's threads for this step's batches */
-    double flops; /* work of the convolutions; in training all three products */
+    double flops;    /* work of the convolutions; in training all three products */
+    double left_out; /* of these, what is not multiplied since a channel is zero */
     double n, pairs, n_samples; /* pairs: of all maps of the plan */
     double waited;              /* time of waits for other ranks */
     bool is_updated;            /* the step has changed the weights */

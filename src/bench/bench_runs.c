@@ -116,7 +116,7 @@ static sp_status print_whole(bench *b, bench_runs *s, const char *name)
     bench_job job = {.name = name, .limit = BENCH_FLOPS, .work = &s->work};
     bench_time time = {
         .is_wall = is_wall, .repeats = s->n, .memory_bytes = s->memory_bytes};
-    double wall_spread = 0, cpu_spread = 0, voxels = 0, pairs = 0, rate;
+    double wall_spread = 0, cpu_spread = 0, voxels = 0, pairs = 0, left_out = 0, rate;
 
     SP_TRY(reduce_runs(b, s, offsetof(bench_parts, all), SP_MAX, &time.wall_s,
                        &wall_spread));
@@ -125,6 +125,8 @@ static sp_status print_whole(bench *b, bench_runs *s, const char *name)
     SP_TRY(reduce_runs(b, s, offsetof(bench_parts, n), SP_SUM, &voxels, NULL));
     SP_TRY(reduce_runs(b, s, offsetof(bench_parts, pairs), SP_SUM, &pairs, NULL));
     SP_TRY(reduce_runs(b, s, offsetof(bench_parts, flops), SP_SUM, &job.flops, NULL));
+    SP_TRY(reduce_runs(b, s, offsetof(bench_parts, left_out), SP_SUM, &left_out, NULL));
+    job.flops -= left_out;
     job.n = (int64_t)voxels;
     job.pairs = (int64_t)pairs;
     time.spread = is_wall ? wall_spread : cpu_spread;
