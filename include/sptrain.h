@@ -281,8 +281,8 @@ typedef struct sp_logits {
  *   gradient    [n][n_classes] written: dS/dlogits, by this rank's logits, of the S of all
  *               ranks, without the division by W
  *   *loss_sum, *weight_sum   this rank's parts; both are 0 on a rank without samples
- * W is a constant, which does not depend on the logits. The data need no labels. Returns 0; another value is a
- * failure of the step on this rank (SP_EUSAGE). */
+ * W is a constant, which does not depend on the logits. The data need no labels. Returns
+ * 0; another value is a failure of the step on this rank (SP_EUSAGE). */
 typedef int sp_loss_fn(void *arg, const sp_logits *logits, float *gradient,
                        double *loss_sum, double *weight_sum);
 /* A metric of the caller. Called in an evaluation for each sample, with n_samples = 1;
