@@ -39,16 +39,23 @@ static const char *place(const sample_reader *r, const sp_extent *extent, char *
 static sp_status read_rows(sample_reader *r, const sp_extent *extent, int64_t row,
                            int64_t n, void *to)
 {
-    const int64_t row_bytes = (int64_t)extent->cols * extent->type_size;
-    const int64_t at = extent->at + row * row_bytes;
+    const int64_t row_bytes = sp_extent_row_bytes(extent);
     char where[512];
+    const sp_h5_packed packed = {.key = extent,
+                                 .path = r->shard->path,
+                                 .fd = r->file.fd,
+                                 .name = extent->name,
+                                 .where = where,
+                                 .rows = extent->rows,
+                                 .row_bytes = row_bytes,
+                                 .chunks = extent->chunks};
 
     sp_liveness_count();
     place(r, extent, where, sizeof where);
-    if (extent->chunks)
-        return sp_h5_cache_read(r->set->cache, extent->chunks, r->shard->path,
-                                r->file.fd, where, row, n, to);
-    return sp_file_read_at(r->file.fd, where, to, (size_t)(n * row_bytes), at);
+    if (extent->chunks.rows)
+        return sp_h5_cache_read(r->set->cache, &packed, row, n, to);
+    return sp_file_read_at(r->file.fd, where, to, (size_t)(n * row_bytes),
+                           extent->at + row * row_bytes);
 }
 
 /* Reads a piece of a dataset that counts in the checksum. Unless kind is NO_WORD,
@@ -57,7 +64,7 @@ static sp_status read_rows(sample_reader *r, const sp_extent *extent, int64_t ro
 static sp_status read_summed(sample_reader *r, const sp_extent *extent, int64_t row,
                              int64_t n, void *to, int kind, bool *is_invalid)
 {
-    size_t bytes = (size_t)n * (size_t)extent->cols * (size_t)extent->type_size;
+    size_t bytes = (size_t)(n * sp_extent_row_bytes(extent));
 
     SP_TRY(read_rows(r, extent, row, n, to));
     if (r->is_summed && kind != NO_WORD)
@@ -77,7 +84,7 @@ static bool is_type(const sp_extent *extent, char kind, int size)
 /* The number of rows of a dataset that make a piece. */
 static int64_t piece_rows(const sp_extent *extent)
 {
-    int64_t rows = SAMPLE_PIECE / ((int64_t)extent->cols * extent->type_size);
+    int64_t rows = SAMPLE_PIECE / sp_extent_row_bytes(extent);
 
     return rows > 0 ? rows : 1;
 }

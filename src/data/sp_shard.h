@@ -16,6 +16,7 @@
 #include "data/sp_costs.h"
 #include "data/sp_recipe.h"
 #include "deck/sp_deck.h"
+#include "h5/sp_h5.h"
 
 /* The place and the type of one dataset in its file. */
 typedef struct sp_extent {
@@ -26,9 +27,8 @@ typedef struct sp_extent {
     int type_size;    /* bytes of an element; 0: the file has no such dataset */
     char kind;        /* 'i' signed, 'u' unsigned, 'f' float */
     bool is_swapped;  /* the byte order is not this machine's */
+    sp_h5_chunks chunks;
     const char *name; /* of the dataset, "/coords"; a constant */
-    /* How it is stored if it is not contiguous (h5/sp_h5_rows.h), else NULL. */
-    struct sp_h5_chunks *chunks;
 } sp_extent;
 
 typedef struct sp_shard {

@@ -26,16 +26,16 @@ typedef struct chunked_sizes {
 static int64_t measure_extent(const sp_extent *extent, int64_t n_samples,
                               chunked_sizes *sizes)
 {
-    const sp_h5_chunks *c = extent->chunks;
-    const int64_t block = sp_h5_chunks_block(c);
-    const double row = (double)sp_h5_chunks_bytes(c, 1), rows = (double)extent->rows;
+    const int64_t row_bytes = sp_extent_row_bytes(extent);
+    const int64_t block = sp_h5_block_rows(&extent->chunks, row_bytes);
+    const double row = (double)row_bytes, rows = (double)extent->rows;
     const double touched = rows + (double)n_samples * (double)(block - 1);
     const double most = rows * (double)n_samples;
 
-    sizes->all += sp_h5_chunks_bytes(c, extent->rows);
+    sizes->all += extent->rows * row_bytes;
     sizes->sample += rows * row;
     sizes->chunks += row * (touched < most ? touched : most);
-    return sp_h5_chunks_bytes(c, block < extent->rows ? block : extent->rows);
+    return sp_least(block, extent->rows) * row_bytes;
 }
 
 static void measure_shard(const sp_shard *shard, chunked_sizes *sizes)
@@ -46,7 +46,7 @@ static void measure_shard(const sp_shard *shard, chunked_sizes *sizes)
     for (int i = 0; i < SP_EXTENTS; i++) {
         const sp_extent *extent = sp_shard_extent((sp_shard *)(uintptr_t)shard, i);
 
-        if (!extent->chunks || extent->rows == 0)
+        if (!extent->chunks.rows || extent->rows == 0)
             continue;
         blocks += measure_extent(extent, shard->n_samples, sizes);
         is_chunked = true;
@@ -59,7 +59,7 @@ static void measure_shard(const sp_shard *shard, chunked_sizes *sizes)
 bool sp_shard_is_chunked(const sp_shard *shard)
 {
     for (int i = 0; i < SP_EXTENTS; i++)
-        if (sp_shard_extent((sp_shard *)(uintptr_t)shard, i)->chunks)
+        if (sp_shard_extent((sp_shard *)(uintptr_t)shard, i)->chunks.rows)
             return true;
     return false;
 }
@@ -100,7 +100,7 @@ sp_status sp_shard_open_cache(sp_dataset *set, int n_sharing)
     set->cache_bytes = sp_least(most, sizes.all);
     for (int i = 0; i < set->n_shards && !set->cache; i++)
         for (int k = 0; k < SP_EXTENTS && !set->cache; k++)
-            if (sp_shard_extent(&set->shard[i], k)->chunks)
+            if (sp_shard_extent(&set->shard[i], k)->chunks.rows)
                 SP_TRY(sp_h5_cache_create(&set->cache, set->cache_bytes));
     if (sizes.n_files > 0)
         warn_chunked(set, &sizes);

@@ -207,6 +207,7 @@ static sp_status find(const header *h, const char *name, int rank, int64_t rows,
     out->type_size = shape.type.size;
     out->kind = shape.type.kind;
     out->is_swapped = shape.type.is_swapped;
+    out->chunks = shape.chunks;
     return SP_OK;
 }
 
@@ -501,16 +502,4 @@ sp_status sp_shard_header(sp_h5 *file, sp_dataset *set)
     h.shard = set->shard;
     h.shard->file_bytes = sp_h5_bytes(file);
     return read_file(&h);
-}
-
-sp_status sp_shard_detach_chunks(sp_h5 *file, sp_shard *shard)
-{
-    assert(shard->path);
-    for (int i = 0; i < SP_EXTENTS; i++) {
-        sp_extent *extent = sp_shard_extent(shard, i);
-
-        if (extent->type_size > 0)
-            SP_TRY(sp_h5_detach_chunks(file, extent->name, &extent->chunks));
-    }
-    return SP_OK;
 }

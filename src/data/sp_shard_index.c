@@ -33,7 +33,6 @@ static sp_status add_file(sp_h5 *file, int i, void *context)
 
     SP_TRY(sp_shard_header(file, part));
     SP_TRY(sp_rounding_add(&c->rounding, file, part, c->n_files));
-    SP_TRY(sp_shard_detach_chunks(file, part->shard));
     sp_shard_serialize(&c->index, part);
     return c->index.rc;
 }

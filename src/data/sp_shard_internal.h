@@ -33,6 +33,11 @@ static inline sp_extent *sp_shard_extent(sp_shard *shard, int i)
     return all[i];
 }
 
+static inline int64_t sp_extent_row_bytes(const sp_extent *extent)
+{
+    return (int64_t)extent->cols * extent->type_size;
+}
+
 static inline sp_h5_type sp_extent_type(const sp_extent *extent)
 {
     const sp_h5_type type = {extent->kind, extent->type_size, extent->is_swapped};
@@ -102,11 +107,9 @@ void sp_shard_set_unique(const sp_dataset *set, int64_t sample, uint32_t crc);
 
 /* ---- index ---- */
 
-/* Reads the headers of one file into an empty set of one shard; sp_shard_detach_chunks
- * then moves the tables of chunks there. From then on the values are read by
- * sp_sample_read. Local. SP_EDATA names the dataset and the expected value; SP_EMEM. */
+/* Reads the headers of one file into an empty set of one shard. Local. SP_EDATA names
+ * the dataset and the expected value; SP_EMEM. */
 sp_status sp_shard_header(sp_h5 *file, sp_dataset *set);
-sp_status sp_shard_detach_chunks(sp_h5 *file, sp_shard *shard);
 
 /* The values that rounding to float32 changes in the files of one data set; zero it to
  * begin. */
@@ -119,8 +122,7 @@ typedef struct sp_rounding {
     int64_t rows, rows_seen;
 } sp_rounding;
 
-/* Looks through a file, one of n_files; does nothing if float32 holds its type. Must
- * come before sp_shard_detach_chunks. */
+/* Looks through a file, one of n_files; does nothing if float32 holds its type. */
 sp_status sp_rounding_add(sp_rounding *rounding, sp_h5 *file, const sp_dataset *part,
                           int n_files);
 /* Warns once if anything is rounded. */

@@ -71,7 +71,7 @@ static sp_status read_rows(sp_rounding *r, sp_h5 *file, const sp_extent *e,
 /* Looks at a stretch of rows in each of STRETCHES places of the file. */
 static sp_status look(sp_rounding *r, sp_h5 *file, const sp_extent *e, int64_t rows)
 {
-    const int64_t row = (int64_t)e->cols * e->type_size;
+    const int64_t row = sp_extent_row_bytes(e);
     const int64_t step = PIECE / row > 0 ? PIECE / row : 1;
     const int64_t stretch = rows / STRETCHES + 1;
     char *raw = malloc((size_t)(step * row));
@@ -98,7 +98,7 @@ sp_status sp_rounding_add(sp_rounding *r, sp_h5 *file, const sp_dataset *part,
                           int n_files)
 {
     const sp_extent *e = &part->shard->features;
-    int64_t rows = LOOK_BYTES / n_files / ((int64_t)e->cols * e->type_size);
+    int64_t rows = LOOK_BYTES / n_files / sp_extent_row_bytes(e);
 
     assert(n_files > 0 && part->n_shards == 1);
     /* float32 holds all values of other types */

@@ -11,12 +11,7 @@ void sp_h5_list_free(char **names, int64_t n)
     free(names);
 }
 
-/* No file has given a table of chunks, or a cache of them. */
-void sp_h5_chunks_free(sp_h5_chunks *chunks)
-{
-    (void)chunks;
-}
-
+/* No file has given a cache of chunks. */
 void sp_h5_cache_destroy(sp_h5_cache *cache)
 {
     (void)cache;

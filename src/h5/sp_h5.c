@@ -255,25 +255,6 @@ static sp_status find_numbers(const sp_h5 *file, const char *name,
     return SP_OK;
 }
 
-sp_status sp_h5_detach_chunks(sp_h5 *file, const char *name, sp_h5_chunks **chunks)
-{
-    const sp_h5_entry *found;
-    sp_h5_entry *entry;
-
-    assert(!file->is_written && chunks);
-    *chunks = NULL;
-    SP_TRY(find_numbers(file, name, &found));
-    entry = &file->catalog.entry[found - file->catalog.entry];
-    if (!entry->chunks)
-        return SP_OK;
-    entry->why = strdup("its chunks are read elsewhere");
-    if (!entry->why)
-        return h5_no_memory(file, name);
-    *chunks = entry->chunks;
-    entry->chunks = NULL;
-    return SP_OK;
-}
-
 static int64_t h5_row_bytes(const sp_h5_shape *shape)
 {
     int64_t bytes = shape->type.size;
@@ -287,19 +268,27 @@ static int64_t h5_row_bytes(const sp_h5_shape *shape)
 static sp_status read_stored(sp_h5 *file, const sp_h5_entry *entry, int64_t first,
                              int64_t n, void *to)
 {
-    int64_t row = h5_row_bytes(&entry->shape);
+    const sp_h5_shape *shape = &entry->shape;
+    const int64_t row = h5_row_bytes(shape);
     char where[1200];
+    const sp_h5_packed packed = {.key = entry,
+                                 .path = file->path,
+                                 .fd = file->fd,
+                                 .name = entry->name,
+                                 .where = where,
+                                 .rows = shape->rank > 0 ? shape->dim[0] : 1,
+                                 .row_bytes = row,
+                                 .chunks = shape->chunks};
 
     snprintf(where, sizeof where, "%s:%s", file->path, entry->name);
-    if (entry->chunks && !file->cache)
+    if (!shape->is_contiguous && !file->cache)
         SP_TRY(sp_h5_cache_create(&file->cache, KEPT));
-    if (entry->chunks)
-        return sp_h5_cache_read(file->cache, entry->chunks, file->path, file->fd, where,
-                                first, n, to);
+    if (!shape->is_contiguous)
+        return sp_h5_cache_read(file->cache, &packed, first, n, to);
     if (row == 0)
         return SP_OK;
     SP_TRY(sp_file_read_at(file->fd, where, to, (size_t)(n * row),
-                           entry->shape.at + first * row));
+                           shape->at + first * row));
     sp_liveness_count();
     return SP_OK;
 }

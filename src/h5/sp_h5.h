@@ -52,6 +52,12 @@ typedef struct sp_h5_type {
 
 enum { SP_H5_RANK = 4 }; /* the most dimensions of a dataset that is read */
 
+/* The chunks of a dataset that is not contiguous, which h5/sp_h5_rows.h unpacks. */
+typedef struct sp_h5_chunks {
+    int64_t rows; /* of a chunk; all rows if they are within the header; 0: no chunks */
+    int64_t bytes; /* of a chunk unpacked, its part beyond the edge too */
+} sp_h5_chunks;
+
 /* The shape and the place of a dataset. */
 typedef struct sp_h5_shape {
     sp_h5_type type;
@@ -61,6 +67,7 @@ typedef struct sp_h5_shape {
     bool is_contiguous;
     /* The byte offset of the values if they are contiguous and not empty, else -1. */
     int64_t at;
+    sp_h5_chunks chunks;
 } sp_h5_shape;
 
 /* Does the work of the child that reads headers and exits, if this process was started
@@ -111,12 +118,6 @@ void sp_h5_list_free(char **names, int64_t n);
 /* Returns the shape of a dataset. SP_EDATA with the reason if the values cannot be
  * read. */
 sp_status sp_h5_shape_of(sp_h5 *file, const char *name, sp_h5_shape *shape);
-/* Moves the description of a dataset's chunks (h5/sp_h5_rows.h) to the caller, who
- * frees it; the dataset can then no longer be read through this file. *chunks is NULL
- * if the dataset is contiguous. */
-struct sp_h5_chunks;
-sp_status sp_h5_detach_chunks(sp_h5 *file, const char *name,
-                              struct sp_h5_chunks **chunks);
 
 /* Makes a group, and the groups above it, for its own attributes. */
 sp_status sp_h5_write_group(sp_h5 *file, const char *name);

@@ -9,6 +9,11 @@
  * how many of them it can hold. */
 enum { ATTR_BYTES = 32, ENTRY_BYTES = 64 };
 
+/* The bytes that a chunk may have unpacked: CHUNK, in larger files CHUNK_FACTOR times
+ * the size of the file. EXPANSION bounds how much larger than its file a dataset may
+ * claim to be; deflate reaches 1032. */
+enum { CHUNK = 64 << 20, CHUNK_FACTOR = 4, EXPANSION = 1100 };
+
 /* ---- as bytes ---- */
 
 static void serialize_type(sp_serial *serial, sp_h5_type *type)
@@ -25,6 +30,7 @@ static void serialize_shape(sp_serial *serial, sp_h5_shape *shape)
     sp_serial_bytes(serial, shape->dim, sizeof shape->dim);
     sp_serial_flag(serial, &shape->is_contiguous);
     sp_serial_bytes(serial, &shape->at, sizeof shape->at);
+    sp_serial_bytes(serial, &shape->chunks, sizeof shape->chunks);
 }
 
 static void serialize_attr(sp_serial *serial, sp_h5_attr *attr)
@@ -54,7 +60,6 @@ static void serialize_entry(sp_serial *serial, sp_h5_entry *entry)
     sp_serial_bytes(serial, &entry->kind, sizeof entry->kind);
     sp_serial_text(serial, &entry->why);
     serialize_shape(serial, &entry->shape);
-    sp_h5_chunks_serialize(serial, &entry->chunks);
     sp_serial_bytes(serial, &entry->n_texts, sizeof entry->n_texts);
     sp_serial_texts(serial, &entry->text, entry->n_texts);
     sp_serial_count(serial, &entry->n_attrs, ATTR_BYTES);
@@ -86,32 +91,49 @@ static bool is_sized(sp_h5_type type)
            type.size == 8;
 }
 
-static void check_contiguous(const sp_h5_shape *shape, int64_t file_bytes, char *why,
-                             size_t size)
+/* The bytes of n rows; -1 if it overflows. */
+static int64_t catalog_bytes(const sp_h5_shape *shape, int64_t n)
 {
     int64_t bytes = shape->type.size;
-    bool is_over = false;
+    bool is_over = __builtin_mul_overflow(bytes, n, &bytes);
 
-    for (int d = 0; d < shape->rank; d++)
+    for (int d = 1; d < shape->rank; d++)
         is_over |= __builtin_mul_overflow(bytes, shape->dim[d], &bytes);
-    if (!is_over && bytes == 0)
+    return is_over ? -1 : bytes;
+}
+
+static void check_contiguous(const sp_h5_shape *shape, int64_t bytes,
+                             int64_t file_bytes, char *why, size_t size)
+{
+    if (bytes == 0)
         return;
-    if (!is_over && shape->at < 0)
+    if (bytes > 0 && shape->at < 0)
         snprintf(why, size, "its values were not all written");
-    else if (is_over || shape->at > file_bytes || bytes > file_bytes - shape->at)
+    else if (bytes < 0 || shape->at > file_bytes || bytes > file_bytes - shape->at)
         snprintf(why, size,
                  "reaches beyond the end of the file (%lld bytes): truncated or "
                  "damaged",
                  (long long)file_bytes);
 }
 
-static bool is_same_shape(const sp_h5_chunks *c, const sp_h5_shape *shape)
+static void check_chunks(const sp_h5_shape *shape, int64_t bytes, int64_t file_bytes,
+                         char *why, size_t size)
 {
-    bool is_same = c->rank == shape->rank && c->type_size == shape->type.size;
+    const sp_h5_chunks *c = &shape->chunks;
+    const int64_t more = file_bytes < INT64_MAX / 8 ? CHUNK_FACTOR * file_bytes : 0;
+    const int64_t most = CHUNK + more, rows_bytes = catalog_bytes(shape, c->rows);
 
-    for (int d = 0; is_same && d < shape->rank; d++)
-        is_same = c->dim[d] == shape->dim[d];
-    return is_same;
+    if (c->rows < 1 || c->bytes < 1)
+        snprintf(why, size, "its chunks do not make up its shape");
+    else if (rows_bytes < 0 || rows_bytes > most || c->bytes > most)
+        snprintf(why, size,
+                 "its chunks of %lld rows are too large to unpack (at most %lld MiB, "
+                 "of a file of this size): write it with smaller chunks",
+                 (long long)c->rows, (long long)(most >> 20));
+    else if (bytes < 0 || bytes / EXPANSION > file_bytes)
+        snprintf(why, size,
+                 "larger than the file (%lld bytes) can hold: truncated or damaged",
+                 (long long)file_bytes);
 }
 
 static void check_dataset(const sp_h5_entry *entry, int64_t file_bytes, char *why,
@@ -119,20 +141,21 @@ static void check_dataset(const sp_h5_entry *entry, int64_t file_bytes, char *wh
 {
     const sp_h5_shape *shape = &entry->shape;
     bool is_odd = shape->rank < -1 || shape->rank > SP_H5_RANK ||
-                  !is_sized(shape->type) || (shape->is_contiguous && entry->chunks);
+                  !is_sized(shape->type) ||
+                  (shape->is_contiguous && shape->chunks.rows != 0);
+    int64_t bytes;
 
     for (int d = 0; d < shape->rank && !is_odd; d++)
         is_odd = shape->dim[d] < 0;
     if (is_odd)
         snprintf(why, size, "its shape makes no sense: damaged");
-    else if (shape->rank < 0 || shape->type.kind == 's' || shape->type.kind == '?')
+    if (is_odd || shape->rank < 0 || shape->type.kind == 's' || shape->type.kind == '?')
         return; /* find_numbers fails if numbers are asked for */
-    else if (shape->is_contiguous)
-        check_contiguous(shape, file_bytes, why, size);
-    else if (!entry->chunks || !is_same_shape(entry->chunks, shape))
-        snprintf(why, size, "its values cannot be found: damaged");
+    bytes = catalog_bytes(shape, shape->rank > 0 ? shape->dim[0] : 1);
+    if (shape->is_contiguous)
+        check_contiguous(shape, bytes, file_bytes, why, size);
     else
-        sp_h5_chunks_check(entry->chunks, file_bytes, why, size);
+        check_chunks(shape, bytes, file_bytes, why, size);
 }
 
 static int h5_by_name(const void *a, const void *b)
@@ -223,7 +246,6 @@ static void free_entry(sp_h5_entry *entry)
     for (int64_t i = 0; entry->attr && i < entry->n_attrs; i++)
         free_attr(&entry->attr[i]);
     free(entry->attr);
-    sp_h5_chunks_free(entry->chunks);
     free(entry->name);
     free(entry->why);
 }

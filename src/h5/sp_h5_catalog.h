@@ -8,7 +8,8 @@
 #ifndef SP_H5_CATALOG_H
 #define SP_H5_CATALOG_H
 
-#include "h5/sp_h5_rows.h"
+#include "base/sp_serial.h"
+#include "h5/sp_h5.h"
 
 typedef struct sp_h5_attr {
     char *name;
@@ -26,8 +27,6 @@ typedef struct sp_h5_entry {
     int32_t kind;
     char *why; /* why the values cannot be read; NULL: they can */
     sp_h5_shape shape;
-    /* The chunks of the values; NULL if they are contiguous or do not exist. */
-    sp_h5_chunks *chunks;
     int64_t n_texts;
     char **text; /* [n_texts] the values of a dataset of texts */
     int64_t n_attrs;

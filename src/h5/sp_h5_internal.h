@@ -3,8 +3,7 @@
  *
  *     sp_h5.c           a file opened for reading: look-ups and values, without HDF5
  *     sp_h5_child.c     the limited child: HDF5 file --> catalog --> parent
- *     sp_h5_describe.c  HDF5 file --> catalog; sp_h5_describe_layout.c: where its
- *                       values lie
+ *     sp_h5_describe.c  HDF5 file --> catalog
  *     sp_h5_driver.c    the file driver through which HDF5 reads that file
  *     sp_h5_catalog.c   the catalog as bytes and as data, checked
  *     sp_h5_values.c    rows that are not contiguous, unpacked by HDF5 in the child
@@ -18,6 +17,7 @@
 
 #include "h5/sp_h5.h"
 #include "h5/sp_h5_catalog.h"
+#include "h5/sp_h5_rows.h"
 
 struct sp_h5 {
     char *path;

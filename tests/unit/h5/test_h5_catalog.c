@@ -62,8 +62,8 @@ static void read_all(const sp_h5_catalog *c, int fd, sp_h5_cache *cache)
         sp_status rc;
         void *to;
 
-        if (entry->kind != SP_H5_DATASET || entry->why || !entry->chunks ||
-            shape->rank < 1 || !strchr("iuf", shape->type.kind))
+        if (entry->kind != SP_H5_DATASET || entry->why || !shape->chunks.rows ||
+            shape->rank < 1 || shape->dim[0] < 1 || !strchr("iuf", shape->type.kind))
             continue;
         for (int d = 0; d < shape->rank && bytes <= MOST_BYTES; d++)
             if (__builtin_mul_overflow(bytes, shape->dim[d], &bytes))
@@ -72,8 +72,16 @@ static void read_all(const sp_h5_catalog *c, int fd, sp_h5_cache *cache)
             continue;
         to = malloc((size_t)bytes + 1);
         assert_non_null(to);
-        rc = sp_h5_cache_read(cache, entry->chunks, path, fd, path, 0, shape->dim[0],
-                              to);
+        rc = sp_h5_cache_read(cache,
+                              &(sp_h5_packed){.key = to,
+                                              .path = path,
+                                              .fd = fd,
+                                              .name = entry->name,
+                                              .where = path,
+                                              .rows = shape->dim[0],
+                                              .row_bytes = bytes / shape->dim[0],
+                                              .chunks = shape->chunks},
+                              0, shape->dim[0], to);
         assert_true(rc == SP_OK || rc == SP_EDATA);
         free(to);
     }
@@ -126,28 +134,43 @@ TEST(changed_answers_are_safe)
     free(serial.data);
 }
 
-TEST(impossible_tables_are_refused)
+/* The reason why a dataset of this shape in chunks is not read; "" if it may be. */
+static const char *why_not(sp_h5_shape shape)
 {
-    char why[256] = "";
-    sp_h5_chunks c = {.name = (char[]){"/x"},
-                      .rank = 1,
-                      .type_size = 4,
-                      .dim = {20},
-                      .rows = 8,
-                      .bytes = 32};
+    static char why[256];
+    CLOSED_BY(sp_h5_catalog_free) sp_h5_catalog catalog = {.bytes = 1000, .n = 1};
 
-    assert_true(sp_h5_chunks_check(&c, 1000, why, sizeof why));
-    c.rows = 0;
-    assert_false(sp_h5_chunks_check(&c, 1000, why, sizeof why));
-    assert_string_equal(why, "its chunks do not make up its shape");
-    c.rows = 8;
-    c.rank = -1; /* fewer dimensions than a scalar has */
-    assert_false(sp_h5_chunks_check(&c, 1000, why, sizeof why));
-    c.rank = SP_H5_RANK + 1;
-    assert_false(sp_h5_chunks_check(&c, 1000, why, sizeof why));
-    c.rank = 1;
-    c.dim[0] = INT64_MAX / 8;
-    assert_false(sp_h5_chunks_check(&c, 1000, why, sizeof why));
-    assert_string_equal(why, "larger than the file (1000 bytes) can hold: truncated or "
-                             "damaged");
+    catalog.entry = calloc(1, sizeof *catalog.entry);
+    assert_non_null(catalog.entry);
+    *catalog.entry =
+        (sp_h5_entry){.name = strdup("/x"), .kind = SP_H5_DATASET, .shape = shape};
+    OK(sp_h5_catalog_check(&catalog));
+    snprintf(why, sizeof why, "%s", catalog.entry->why ? catalog.entry->why : "");
+    return why;
+}
+
+TEST(impossible_chunks_are_refused)
+{
+    const sp_h5_shape good = {
+        .type = SP_H5_I32, .rank = 1, .dim = {20}, .at = -1, .chunks = {8, 32}};
+    sp_h5_shape s = good;
+
+    assert_string_equal(why_not(s), "");
+    s.chunks.rows = 0;
+    assert_string_equal(why_not(s), "its chunks do not make up its shape");
+    s = good;
+    s.chunks.bytes = 0;
+    assert_string_equal(why_not(s), "its chunks do not make up its shape");
+    s = good;
+    s.is_contiguous = true;
+    assert_string_equal(why_not(s), "its shape makes no sense: damaged");
+    s = good;
+    s.rank = -2; /* fewer dimensions than no values have */
+    assert_string_equal(why_not(s), "its shape makes no sense: damaged");
+    s.rank = SP_H5_RANK + 1;
+    assert_string_equal(why_not(s), "its shape makes no sense: damaged");
+    s = good;
+    s.dim[0] = INT64_MAX / 8;
+    assert_string_equal(
+        why_not(s), "larger than the file (1000 bytes) can hold: truncated or damaged");
 }

@@ -304,9 +304,15 @@ TEST(a_chunk_is_unpacked_once)
     const int64_t most[] = {ROWS * 4, CHUNK * 4}, unpacked[] = {ROWS * 4, ROWS * 4 * 3};
     hid_t file = create(H5F_LIBVER_V110, false), list = chunked(size, 0, NULL);
     int *data = test_alloc(ROWS * sizeof *data);
-    struct sp_h5_chunks *chunks;
+    sp_h5_packed packed = {.key = data,
+                           .path = path,
+                           .name = "/x",
+                           .where = "x",
+                           .rows = ROWS,
+                           .row_bytes = 4};
+    sp_h5_shape shape;
     sp_h5 *in;
-    int fd, got[100];
+    int got[100];
 
     for (int i = 0; i < ROWS; i++)
         data[i] = i / 3;
@@ -314,9 +320,10 @@ TEST(a_chunk_is_unpacked_once)
     make(file, "x", list, n, data);
     H5Fclose(file);
     OK(sp_h5_open(&in, path));
-    OK(sp_h5_detach_chunks(in, "/x", &chunks));
+    OK(sp_h5_shape_of(in, "/x", &shape));
     OK(sp_h5_close(in));
-    fd = open(path, O_RDONLY);
+    packed.fd = open(path, O_RDONLY);
+    packed.chunks = shape.chunks;
     for (int k = 0; k < 2; k++) {
         sp_h5_cache *cache;
 
@@ -324,14 +331,13 @@ TEST(a_chunk_is_unpacked_once)
         for (int i = 0; i < 9; i++) {
             const int first = i % 3 * CHUNK + 500 * i;
 
-            OK(sp_h5_cache_read(cache, chunks, path, fd, "x", first, 100, got));
+            OK(sp_h5_cache_read(cache, &packed, first, 100, got));
             assert_memory_equal(got, data + first, sizeof got);
         }
         assert_int_equal(sp_h5_cache_unpacked(cache), unpacked[k]);
         sp_h5_cache_destroy(cache);
     }
-    close(fd);
-    sp_h5_chunks_free(chunks);
+    close(packed.fd);
 }
 
 /* ---- damage ---- */
