@@ -10,16 +10,176 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/sp_crc.h"
 #include "base/sp_file.h"
 #include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "base/sp_number.h"
 #include "base/sp_text.h"
-#include "run/sp_events_record.h"
+
+/* ---- protobuf ---- */
+
+/* The wire types of protobuf. */
+enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5, WIRE_BITS = 3 };
+
+/* A message, in a buffer that only grows; zeroed at first, `data` is the owner's to
+ * free. If memory runs out, is_short stays set, through proto_nested too. The functions
+ * that append a field copy its value; numbers of 0 are written too. */
+typedef struct proto {
+    unsigned char *data; /* [room] */
+    size_t n, room;
+    bool is_short;
+} proto;
+
+/* Empties the buffer; its memory is kept. */
+static void proto_clear(proto *message)
+{
+    message->n = 0;
+    message->is_short = false;
+}
+
+/* Appends bytes unchanged, without a field's head. */
+static void proto_bytes(proto *to, const void *data, size_t bytes)
+{
+    assert(data || bytes == 0);
+    if (!sp_list_reserve(&to->data, &to->room, to->n + bytes)) {
+        to->is_short = true;
+        return;
+    }
+    if (bytes > 0)
+        memcpy(to->data + to->n, data, bytes);
+    to->n += bytes;
+}
+
+static void put_varint(proto *to, uint64_t value)
+{
+    unsigned char byte;
+
+    for (; value >= 0x80; value >>= 7) {
+        byte = (unsigned char)(value | 0x80);
+        proto_bytes(to, &byte, 1);
+    }
+    byte = (unsigned char)value;
+    proto_bytes(to, &byte, 1);
+}
+
+static void put_key(proto *to, int field, int type)
+{
+    assert(field > 0);
+    put_varint(to, (uint64_t)field << WIRE_BITS | (uint64_t)type);
+}
+
+/* Appends the lowest n bytes of a number, the lowest first. */
+static void put_fixed(proto *to, uint64_t bits, int n)
+{
+    unsigned char bytes[8];
+
+    sp_put64(bytes, bits);
+    proto_bytes(to, bytes, (size_t)n);
+}
+
+static void proto_int(proto *to, int field, int64_t value)
+{
+    assert(value >= 0);
+    put_key(to, field, VARINT);
+    put_varint(to, (uint64_t)value);
+}
+
+static void proto_double(proto *to, int field, double value)
+{
+    uint64_t bits;
+
+    memcpy(&bits, &value, sizeof bits);
+    put_key(to, field, FIXED64);
+    put_fixed(to, bits, 8);
+}
+
+static void proto_float(proto *to, int field, float value)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &value, sizeof bits);
+    put_key(to, field, FIXED32);
+    put_fixed(to, bits, 4);
+}
+
+static void proto_field(proto *to, int field, const void *data, size_t bytes)
+{
+    put_key(to, field, BYTES);
+    put_varint(to, bytes);
+    proto_bytes(to, data, bytes);
+}
+
+static void proto_text(proto *to, int field, const char *text)
+{
+    proto_field(to, field, text, strlen(text));
+}
+
+static void proto_nested(proto *to, int field, const proto *message)
+{
+    to->is_short = to->is_short || message->is_short;
+    proto_field(to, field, message->data, message->n);
+}
+
+/* ---- records ---- */
+
+enum { RECORD_HEAD = 12, RECORD_TAIL = 4 };
+#define RECORD_PREFIX "events.out.tfevents."
+#define RECORD_SUFFIX ".sptrain"
+
+/* The checksum as TFRecord files have it, so that the checksum of data that hold
+ * checksums is no constant. */
+static uint32_t masked(const void *data, size_t bytes)
+{
+    const uint32_t crc = sp_crc32c(0, data, bytes);
+
+    return (crc >> 15 | crc << 17) + 0xa282ead8u;
+}
+
+/* Empties the buffer and leaves room for the head; record_close fills the head in and
+ * appends the tail, unless memory ran out. */
+static void record_open(proto *record)
+{
+    static const unsigned char head[RECORD_HEAD];
+
+    proto_clear(record);
+    proto_bytes(record, head, sizeof head);
+}
+
+static void record_close(proto *record)
+{
+    proto head = {.data = record->data, .room = RECORD_HEAD};
+    const size_t bytes = record->n - RECORD_HEAD;
+
+    if (record->is_short)
+        return;
+    assert(record->n >= RECORD_HEAD);
+    put_fixed(&head, bytes, 8);
+    put_fixed(&head, masked(record->data, 8), 4);
+    put_fixed(record, masked(record->data + RECORD_HEAD, bytes), RECORD_TAIL);
+}
+
+/* The number in the name of such a file; -1 for other files. */
+static int64_t record_number(const char *path)
+{
+    const char *name = sp_file_name(path);
+    const size_t n = strlen(name), end = strlen(RECORD_SUFFIX);
+    int64_t number;
+
+    if (strncmp(name, RECORD_PREFIX, strlen(RECORD_PREFIX)) != 0 || n < end ||
+        strcmp(name + n - end, RECORD_SUFFIX) != 0 ||
+        sscanf(name + strlen(RECORD_PREFIX), "%12" SCNd64 ".", &number) != 1 ||
+        number < 0)
+        return -1;
+    return number;
+}
+
+/* ---- events ---- */
 
 /* Field numbers of the messages, and values of their enums. */
 enum {
@@ -54,9 +214,9 @@ enum { TAG = 4096 };
 struct sp_events {
     int fd;
     char path[PATH_MAX];
-    sp_proto record; /* head, Event, tail */
-    sp_proto values; /* of the summary */
-    sp_proto value, part;
+    proto record; /* head, Event, tail */
+    proto values; /* of the summary */
+    proto value, part;
     int64_t step;
     double time_s;
     bool is_gone; /* the file was deleted; the user has been informed */
@@ -69,7 +229,7 @@ static sp_status write_record(sp_events *e)
 {
     int64_t end;
 
-    sp_record_close(&e->record);
+    record_close(&e->record);
     if (e->record.is_short)
         return SP_FAIL(SP_EMEM, "%s: no memory for a record of more than %zu bytes",
                        e->path, e->record.n);
@@ -79,9 +239,9 @@ static sp_status write_record(sp_events *e)
 
 static void begin_record(sp_events *e, int64_t step, double time_s)
 {
-    sp_record_open(&e->record);
-    sp_proto_double(&e->record, EVENT_TIME, time_s);
-    sp_proto_int(&e->record, EVENT_STEP, step);
+    record_open(&e->record);
+    proto_double(&e->record, EVENT_TIME, time_s);
+    proto_int(&e->record, EVENT_STEP, step);
 }
 
 /* The first records of a file. */
@@ -90,18 +250,18 @@ static sp_status events_write_head(sp_events *e, int64_t first_step)
     const double now = (double)time(NULL);
 
     begin_record(e, 0, now);
-    sp_proto_text(&e->record, EVENT_VERSION, "brain.Event:2");
+    proto_text(&e->record, EVENT_VERSION, "brain.Event:2");
     SP_TRY(write_record(e));
-    sp_proto_clear(&e->part);
-    sp_proto_int(&e->part, SESSION_STATUS, SESSION_START);
+    proto_clear(&e->part);
+    proto_int(&e->part, SESSION_STATUS, SESSION_START);
     begin_record(e, first_step, now);
-    sp_proto_nested(&e->record, EVENT_SESSION, &e->part);
+    proto_nested(&e->record, EVENT_SESSION, &e->part);
     return write_record(e);
 }
 
 static sp_status note_number(const char *path, void *last)
 {
-    *(int64_t *)last = sp_most(sp_record_number(path), *(int64_t *)last);
+    *(int64_t *)last = sp_most(record_number(path), *(int64_t *)last);
     return SP_OK;
 }
 
@@ -115,8 +275,8 @@ static sp_status events_create_file(sp_events *e, const char *dir, const char *h
     SP_TRY(sp_file_each(dir, note_number, &last));
     number = sp_most((int64_t)time(NULL), last + 1);
     if (snprintf(e->path, sizeof e->path,
-                 "%s/" SP_RECORD_PREFIX "%010" PRId64 ".%.60s" SP_RECORD_SUFFIX, dir,
-                 number, host) >= (int)sizeof e->path)
+                 "%s/" RECORD_PREFIX "%010" PRId64 ".%.60s" RECORD_SUFFIX, dir, number,
+                 host) >= (int)sizeof e->path)
         return SP_FAIL(SP_EIO, "%.100s...: path of more than %d bytes", dir, PATH_MAX);
     return sp_file_open(e->path, O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_NOFOLLOW,
                         &e->fd);
@@ -169,7 +329,7 @@ void sp_events_begin(sp_events *e, int64_t step, double time_s)
     assert(step >= 0);
     if (!e)
         return;
-    sp_proto_clear(&e->values);
+    proto_clear(&e->values);
     e->step = step;
     e->time_s = time_s;
 }
@@ -180,14 +340,14 @@ static void begin_value(sp_events *e, const char *group, const char *name)
     char tag[TAG], shown[TAG];
 
     snprintf(tag, sizeof tag, "%s/%s", group, name);
-    sp_proto_clear(&e->value);
-    sp_proto_text(&e->value, VALUE_TAG,
-                  sp_text_printable(shown, sizeof shown, tag, false));
+    proto_clear(&e->value);
+    proto_text(&e->value, VALUE_TAG,
+               sp_text_printable(shown, sizeof shown, tag, false));
 }
 
 static void end_value(sp_events *e)
 {
-    sp_proto_nested(&e->values, SUMMARY_VALUE, &e->value);
+    proto_nested(&e->values, SUMMARY_VALUE, &e->value);
 }
 
 void sp_events_scalar(sp_events *e, const char *group, const char *name, double value)
@@ -195,15 +355,15 @@ void sp_events_scalar(sp_events *e, const char *group, const char *name, double 
     if (!e || !isfinite(value))
         return;
     begin_value(e, group, name);
-    sp_proto_float(&e->value, VALUE_SCALAR, (float)value);
+    proto_float(&e->value, VALUE_SCALAR, (float)value);
     end_value(e);
 }
 
 /* Appends the text with four spaces before each line, which make Markdown leave it
  * unchanged. Control characters become text. */
-static void events_add_quoted(sp_proto *to, int field, const char *text)
+static void events_add_quoted(proto *to, int field, const char *text)
 {
-    sp_proto quoted = {0};
+    proto quoted = {0};
     char line[TAG], shown[4 * TAG];
 
     while (*text) {
@@ -211,31 +371,31 @@ static void events_add_quoted(sp_proto *to, int field, const char *text)
 
         snprintf(line, sizeof line, "%.*s", (int)(n < TAG ? n : TAG - 1), text);
         sp_text_printable(shown, sizeof shown, line, false);
-        sp_proto_bytes(&quoted, "    ", 4);
-        sp_proto_bytes(&quoted, shown, strlen(shown));
-        sp_proto_bytes(&quoted, "\n", 1);
+        proto_bytes(&quoted, "    ", 4);
+        proto_bytes(&quoted, shown, strlen(shown));
+        proto_bytes(&quoted, "\n", 1);
         text += n + (text[n] == '\n');
     }
-    sp_proto_nested(to, field, &quoted);
+    proto_nested(to, field, &quoted);
     free(quoted.data);
 }
 
 void sp_events_text(sp_events *e, const char *group, const char *name, const char *text)
 {
-    sp_proto plugin = {0};
+    proto plugin = {0};
 
     if (!e)
         return;
     begin_value(e, group, name);
-    sp_proto_clear(&e->part);
-    sp_proto_int(&e->part, TENSOR_TYPE, TYPE_STRING);
-    sp_proto_nested(&e->part, TENSOR_SHAPE, &plugin); /* empty: a single text */
+    proto_clear(&e->part);
+    proto_int(&e->part, TENSOR_TYPE, TYPE_STRING);
+    proto_nested(&e->part, TENSOR_SHAPE, &plugin); /* empty: a single text */
     events_add_quoted(&e->part, TENSOR_STRING, text);
-    sp_proto_nested(&e->value, VALUE_TENSOR, &e->part);
-    sp_proto_text(&plugin, PLUGIN_NAME, "text");
-    sp_proto_clear(&e->part);
-    sp_proto_nested(&e->part, METADATA_PLUGIN, &plugin);
-    sp_proto_nested(&e->value, VALUE_METADATA, &e->part);
+    proto_nested(&e->value, VALUE_TENSOR, &e->part);
+    proto_text(&plugin, PLUGIN_NAME, "text");
+    proto_clear(&e->part);
+    proto_nested(&e->part, METADATA_PLUGIN, &plugin);
+    proto_nested(&e->value, VALUE_METADATA, &e->part);
     free(plugin.data);
     end_value(e);
 }
@@ -247,12 +407,12 @@ void sp_events_picture(sp_events *e, const char *group, const char *name, int wi
         return;
     assert(width > 0 && height > 0 && png);
     begin_value(e, group, name);
-    sp_proto_clear(&e->part);
-    sp_proto_int(&e->part, IMAGE_HEIGHT, height);
-    sp_proto_int(&e->part, IMAGE_WIDTH, width);
-    sp_proto_int(&e->part, IMAGE_COLORS, COLORS_RGB);
-    sp_proto_field(&e->part, IMAGE_FILE, png, bytes);
-    sp_proto_nested(&e->value, VALUE_IMAGE, &e->part);
+    proto_clear(&e->part);
+    proto_int(&e->part, IMAGE_HEIGHT, height);
+    proto_int(&e->part, IMAGE_WIDTH, width);
+    proto_int(&e->part, IMAGE_COLORS, COLORS_RGB);
+    proto_field(&e->part, IMAGE_FILE, png, bytes);
+    proto_nested(&e->value, VALUE_IMAGE, &e->part);
     end_value(e);
 }
 
@@ -266,45 +426,100 @@ sp_status sp_events_end(sp_events *e)
                      e->path);
     }
     begin_record(e, e->step, e->time_s);
-    sp_proto_nested(&e->record, EVENT_SUMMARY, &e->values);
+    proto_nested(&e->record, EVENT_SUMMARY, &e->values);
     return write_record(e);
 }
 
 /* ---- cutting ---- */
 
-/* Finds the end of the records up to `step`; *n: their number. */
-static int64_t find_end(sp_record_reader *reader, int64_t step, int *n)
-{
-    int64_t end = 0, of_step;
+typedef enum record_state { RECORD_WHOLE, RECORD_TORN, RECORD_DAMAGED } record_state;
 
-    for (*n = 0; sp_record_next(reader); ++*n) {
-        if (!sp_proto_find_int(reader->data, reader->n, EVENT_STEP, &of_step) ||
-            of_step > step)
-            break;
-        end = reader->at;
+/* Reads the record at byte `at`, with its checksum after it; `left` bytes of the file
+ * follow there. */
+static sp_status record_read(int fd, const char *path, int64_t at, int64_t left,
+                             proto *to, record_state *state)
+{
+    unsigned char head[RECORD_HEAD];
+    uint64_t bytes;
+
+    *state = RECORD_TORN;
+    if (left < RECORD_HEAD + RECORD_TAIL)
+        return SP_OK;
+    SP_TRY(sp_file_read_at(fd, path, head, sizeof head, at));
+    bytes = sp_get64(head);
+    if (sp_get32(head + 8) != masked(head, 8)) {
+        *state = RECORD_DAMAGED;
+        return SP_OK;
     }
-    return end;
+    if (bytes > (uint64_t)(left - RECORD_HEAD - RECORD_TAIL))
+        return SP_OK;
+    if (!sp_list_reserve(&to->data, &to->room, bytes + RECORD_TAIL))
+        return SP_FAIL(SP_EMEM, "%s: no memory for a record", path);
+    SP_TRY(sp_file_read_at(fd, path, to->data, bytes + RECORD_TAIL, at + RECORD_HEAD));
+    to->n = bytes;
+    *state = sp_get32(to->data + bytes) == masked(to->data, bytes) ? RECORD_WHOLE
+                                                                   : RECORD_DAMAGED;
+    return SP_OK;
+}
+
+/* The step of a record, which begin_record has written after the time; -1: it has none.
+ */
+static int64_t record_step(const proto *record)
+{
+    uint64_t step = 0;
+    size_t at = 1 + sizeof(double);
+    int shift = 0;
+
+    if (record->n <= at || record->data[0] != (EVENT_TIME << WIRE_BITS | FIXED64) ||
+        record->data[at] != (EVENT_STEP << WIRE_BITS | VARINT))
+        return -1;
+    do {
+        if (++at >= record->n || shift >= 63)
+            return -1;
+        step |= (uint64_t)(record->data[at] & 0x7f) << shift;
+        shift += 7;
+    } while (record->data[at] >= 0x80);
+    return (int64_t)step;
+}
+
+/* Finds the end of the records up to `step`; *n: their number. */
+static sp_status find_end(int fd, const char *path, int64_t size, int64_t step,
+                          int64_t *end, int *n)
+{
+    proto record = {0};
+    record_state state = RECORD_WHOLE;
+    sp_status rc = SP_OK;
+
+    *end = 0;
+    for (*n = 0; rc == SP_OK; ++*n) {
+        rc = record_read(fd, path, *end, size - *end, &record, &state);
+        if (rc != SP_OK || state != RECORD_WHOLE || record_step(&record) < 0 ||
+            record_step(&record) > step)
+            break;
+        *end += (int64_t)record.n + RECORD_HEAD + RECORD_TAIL;
+    }
+    free(record.data);
+    if (rc == SP_OK && state == RECORD_DAMAGED)
+        sp_log_warn0("%s: damaged at byte %" PRId64 ": what follows is cut off", path,
+                     *end);
+    return rc;
 }
 
 static sp_status cut_file(const char *path, int64_t step)
 {
-    sp_record_reader reader;
+    struct stat st;
     int64_t end;
-    int n;
+    int fd, n;
     sp_status rc = SP_OK;
 
-    SP_TRY(sp_record_reader_open(&reader, path));
-    end = find_end(&reader, step, &n);
-    if (reader.is_damaged)
-        sp_log_warn0("%s: damaged at byte %" PRId64 ": what follows is cut off", path,
-                     reader.at);
-    if (reader.is_short)
-        rc = SP_FAIL(SP_EMEM, "%s: no memory for a record", path);
-    else if (reader.error)
-        rc = SP_FAIL(SP_EIO, "%s: cannot read: %s", path, strerror(reader.error));
-    else if (n > 1 && end < reader.size && ftruncate(reader.fd, end) != 0)
+    SP_TRY(sp_file_open(path, O_RDWR | O_NOFOLLOW, &fd));
+    if (fstat(fd, &st) != 0)
+        rc = SP_FAIL(SP_EIO, "%s: cannot read: %s", path, strerror(errno));
+    if (rc == SP_OK)
+        rc = find_end(fd, path, st.st_size, step, &end, &n);
+    if (rc == SP_OK && n > 1 && end < st.st_size && ftruncate(fd, end) != 0)
         rc = SP_FAIL(SP_EIO, "%s: cannot cut: %s", path, strerror(errno));
-    sp_record_reader_close(&reader);
+    close(fd);
     /* The first record holds the version and no value. */
     if (rc == SP_OK && n <= 1 && unlink(path) != 0)
         rc = SP_FAIL(SP_EIO, "%s: cannot delete: %s", path, strerror(errno));
@@ -313,7 +528,7 @@ static sp_status cut_file(const char *path, int64_t step)
 
 static sp_status cut_named(const char *path, void *step)
 {
-    return sp_record_number(path) < 0 ? SP_OK : cut_file(path, *(int64_t *)step);
+    return record_number(path) < 0 ? SP_OK : cut_file(path, *(int64_t *)step);
 }
 
 sp_status sp_events_cut(const char *dir, int64_t step)
