@@ -1,48 +1,145 @@
 #include "report/sp_live.h"
 
 #include <assert.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/sp_log.h"
+#include "base/sp_process.h"
 #include "base/sp_text.h"
-#include "report/sp_terminal.h"
+
+/* ---- the terminal ---- */
+
+/* The terminal on which the output of this process appears. Under mpirun a rank's
+ * standard output is a pipe to the launcher, which passes the bytes on; then the
+ * launcher's standard output decides. */
+typedef struct terminal {
+    int fd;    /* open on the terminal; -1 without one */
+    int group; /* process group of the job that writes to it */
+} terminal;
+
+enum { ANCESTORS = 16 };
+
+static bool is_launcher(const char *name)
+{
+    return strncmp(name, "mpirun", 6) == 0 || strncmp(name, "mpiexec", 7) == 0 ||
+           strcmp(name, "orterun") == 0 || strcmp(name, "prterun") == 0;
+}
+
+/* The nearest ancestor that is a launcher of ranks; 0 if no ancestor is. */
+static int find_launcher(void)
+{
+    sp_process p = {.parent = getppid()};
+
+    for (int i = 0; i < ANCESTORS && p.parent > 1; i++) {
+        if (!sp_process_read(p.parent, &p))
+            return 0;
+        if (is_launcher(p.name))
+            return (int)p.pid;
+    }
+    return 0;
+}
+
+/* Opens the launcher's stream if it is a terminal. Anything else is not opened at all:
+ * for example, an end of a pipe must not be held. */
+static int terminal_open_stream(int pid, int stream)
+{
+    char path[64], target[64];
+    ssize_t n;
+
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, stream);
+    n = readlink(path, target, sizeof target - 1);
+    if (n <= 0)
+        return -1;
+    target[n] = 0;
+    if (strncmp(target, "/dev/pts/", 9) != 0 && strncmp(target, "/dev/tty", 8) != 0)
+        return -1;
+    return open(path, O_RDONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+}
+
+static void terminal_close(terminal *t)
+{
+    if (t->fd >= 0)
+        close(t->fd);
+    t->fd = -1;
+}
+
+/* Finds the terminal that shows the output of stream 1 or 2. t->fd is -1 without
+ * a terminal, or if TERM says that it cannot clear a line. A launcher on another host,
+ * such as srun, is not seen: its ranks have no terminal. */
+static void terminal_open(terminal *t, int stream)
+{
+    const char *kind = getenv("TERM");
+    const int launcher = find_launcher();
+
+    assert(stream == STDOUT_FILENO || stream == STDERR_FILENO);
+    *t = (terminal){.fd = -1, .group = getpgrp()};
+    if (!kind || !kind[0] || strcmp(kind, "dumb") == 0)
+        return;
+    if (launcher) {
+        t->fd = terminal_open_stream(launcher, stream);
+        t->group = getpgid(launcher);
+    } else
+        t->fd = fcntl(stream, F_DUPFD_CLOEXEC, 0);
+    if (t->fd >= 0 && !isatty(t->fd))
+        terminal_close(t);
+}
+
+/* The width of the terminal in characters; 0: not known. */
+static int terminal_columns(const terminal *t)
+{
+    struct winsize size;
+
+    return t->fd >= 0 && ioctl(t->fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+/* False while the job is in the background, where it should draw nothing. */
+static bool terminal_is_front(const terminal *t)
+{
+    /* A process of another session learns nothing and counts as in front. */
+    const int front = t->fd >= 0 ? tcgetpgrp(t->fd) : -1;
+
+    return front < 0 || front == t->group;
+}
 
 enum { DEFAULT_COLUMNS = 80, LEAST_BAR = 10, MOST_BAR = 40, LINE = 2048 };
 
 static struct {
-    sp_terminal terminal; /* of this process's standard output, if it draws */
+    terminal terminal; /* of this process's standard output, if it draws */
     bool is_live;
 } live = {.terminal = {.fd = -1}};
 
 /* ---- where it is drawn ---- */
 
 /* A terminal of unknown width, usually made by a program, gets only plain lines. */
-static bool live_is_wanted(sp_progress_when when, const sp_terminal *out)
+static bool live_is_wanted(sp_progress_when when, const terminal *out)
 {
     if (when != SP_PROGRESS_AUTO)
         return when == SP_PROGRESS_ALWAYS;
-    return sp_terminal_columns(out) > 0 && sp_terminal_is_front(out);
+    return terminal_columns(out) > 0 && terminal_is_front(out);
 }
 
 /* Opens the terminals of this process; returns whether errors appear amid the line. */
 static bool open_terminals(sp_progress_when when)
 {
-    sp_terminal error;
+    terminal error;
     bool is_shared;
 
-    sp_terminal_close(&live.terminal);
-    sp_terminal_open(&live.terminal, STDOUT_FILENO);
-    sp_terminal_open(&error, STDERR_FILENO);
+    terminal_close(&live.terminal);
+    terminal_open(&live.terminal, STDOUT_FILENO);
+    terminal_open(&error, STDERR_FILENO);
     live.is_live = live_is_wanted(when, &live.terminal);
     is_shared = live.is_live && error.fd >= 0;
-    sp_terminal_close(&error);
+    terminal_close(&error);
     if (!live.is_live)
-        sp_terminal_close(&live.terminal);
+        terminal_close(&live.terminal);
     return is_shared;
 }
 
@@ -55,11 +152,11 @@ void sp_live_open_alone(sp_progress_when when)
 
 void sp_live_open_errors(void)
 {
-    sp_terminal error;
+    terminal error;
 
-    sp_terminal_open(&error, STDERR_FILENO);
+    terminal_open(&error, STDERR_FILENO);
     sp_log_open_live(false, error.fd >= 0);
-    sp_terminal_close(&error);
+    terminal_close(&error);
 }
 
 sp_status sp_live_open(sp_progress_when when, sp_comm *comm)
@@ -73,7 +170,7 @@ sp_status sp_live_open(sp_progress_when when, sp_comm *comm)
 
 bool sp_live_is_shown(void)
 {
-    return live.is_live && sp_terminal_is_front(&live.terminal);
+    return live.is_live && terminal_is_front(&live.terminal);
 }
 
 /* ---- a line ---- */
@@ -198,7 +295,7 @@ void sp_live_layout(const sp_live *line, int columns, char *text, size_t bytes)
 
 void sp_live_draw(const sp_live *line)
 {
-    const int columns = sp_terminal_columns(&live.terminal);
+    const int columns = terminal_columns(&live.terminal);
     char text[LINE];
 
     if (!sp_live_is_shown())

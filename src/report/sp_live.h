@@ -1,9 +1,8 @@
 /* The live display of a running program:
  *
- *     terminal    its own or the launcher's, its width                    (sp_terminal)
+ *     sp_live     fields --> the live line, as wide as the terminal, the process's own
+ *        ^        or the launcher's --> sp_log_live
  *        |
- *     sp_live     fields --> the live line, as wide as the terminal --> sp_log_live
- *        ^
  *     sp_progress counted work: bar, rate, time left
  *     sp_pace     samples per second of a training
  *
