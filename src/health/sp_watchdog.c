@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/sp_list.h"
 #include "base/sp_liveness.h"
 #include "base/sp_log.h"
 #include "base/sp_thread.h"
@@ -16,8 +17,104 @@
 
 #define INTERVAL_S 1.0 /* between signs of life; at most a quarter of the limit */
 #define TOLD_S     2.0 /* for the watchdog to report if MPI failed first */
+enum { FILE_PATIENCE_S = 5 };
 
 _Static_assert((int)SP_AUTH_PHASES == (int)SP_PHASE_COUNT, "what a frame may say");
+
+/* ---- heartbeat.bin ---- */
+
+/* A thread that writes this rank's signs of life into heartbeat.bin: the watchdog must
+ * not wait for a hanging file system. */
+struct sp_scribe {
+    const sp_heartbeats *beats;
+    int rank;
+    pthread_t thread;
+    pthread_mutex_t lock; /* protects the members below */
+    pthread_cond_t changed;
+    int64_t work, waits;
+    bool is_new, is_ending;
+};
+
+static void *scribe_main(void *arg)
+{
+    struct sp_scribe *s = arg;
+
+    pthread_mutex_lock(&s->lock);
+    for (;;) {
+        int64_t work = s->work, waits = s->waits;
+
+        if (!s->is_new && s->is_ending)
+            break;
+        if (!s->is_new) {
+            pthread_cond_wait(&s->changed, &s->lock);
+            continue;
+        }
+        s->is_new = false;
+        pthread_mutex_unlock(&s->lock);
+        sp_heartbeat_put_signs(s->beats, s->rank, work, waits);
+        pthread_mutex_lock(&s->lock);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return NULL;
+}
+
+static sp_status scribe_start(struct sp_scribe **scribe, const sp_heartbeats *beats,
+                              int rank)
+{
+    struct sp_scribe *s;
+    int failed;
+
+    assert(beats && rank >= 0);
+    *scribe = NULL;
+    SP_TRY(SP_NEW(&s, 1, "the thread that writes heartbeats"));
+    s->beats = beats;
+    s->rank = rank;
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->changed, NULL);
+    failed = sp_thread_start(&s->thread, scribe_main, s);
+    if (failed) {
+        free(s);
+        return SP_FAIL(SP_EMEM, "cannot start the thread that writes heartbeats: %s",
+                       strerror(failed));
+    }
+    *scribe = s;
+    return SP_OK;
+}
+
+/* Leaves the counts for the thread, which writes the latest ones, and returns at once.
+ */
+static void scribe_write(struct sp_scribe *s, int64_t work, int64_t waits)
+{
+    if (!s)
+        return;
+    pthread_mutex_lock(&s->lock);
+    s->work = work;
+    s->waits = waits;
+    s->is_new = true;
+    pthread_cond_signal(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* Ends the thread when it has written the rest, or abandons it after FILE_PATIENCE_S if
+ * the file system does not answer. */
+static void scribe_stop(struct sp_scribe *s)
+{
+    struct timespec until;
+
+    if (!s)
+        return;
+    pthread_mutex_lock(&s->lock);
+    s->is_ending = true;
+    pthread_cond_signal(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += FILE_PATIENCE_S;
+    if (pthread_timedjoin_np(s->thread, NULL, &until) != 0)
+        return; /* the thread still uses its memory */
+    pthread_mutex_destroy(&s->lock);
+    pthread_cond_destroy(&s->changed);
+    free(s);
+}
 
 /* ---- signs ---- */
 
@@ -48,7 +145,7 @@ void sp_watchdog_take_own(sp_watchdog *w, sp_status_frame *status, sp_frame_kind
     __atomic_load(&w->own_s, &status->own_s, __ATOMIC_RELAXED);
     status->own_phase = __atomic_load_n(&w->own_phase, __ATOMIC_RELAXED);
     memcpy(status->host, w->run->comm->host, sizeof status->host);
-    sp_scribe_write(w->scribe, liveness.work, liveness.waits);
+    scribe_write(w->scribe, liveness.work, liveness.waits);
 }
 
 /* While a thread of this process waits for the file system, and for no longer than
@@ -269,7 +366,7 @@ static sp_status watchdog_allocate(sp_watchdog **watchdog, sp_run *run, double l
         return SP_FAIL(SP_EMEM, "no memory for the watchdog of %d ranks", comm->size);
     if (pipe2(w->wake, O_CLOEXEC) != 0)
         return SP_FAIL(SP_EMEM, "watchdog: %s", strerror(errno));
-    return sp_scribe_start(&w->scribe, run->beats, comm->rank);
+    return scribe_start(&w->scribe, run->beats, comm->rank);
 }
 
 /* The thread may get SIGALRM, which set_last_minute uses. */
@@ -370,7 +467,7 @@ void sp_watchdog_stop(sp_watchdog *w, sp_status code)
         watchdog_say(w, SP_FRAME_END, code);
     }
     close_all(w);
-    sp_scribe_stop(w->scribe);
+    scribe_stop(w->scribe);
     free(w->row);
     free(w->fresh);
     free(w->fd);

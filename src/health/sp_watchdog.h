@@ -14,7 +14,7 @@
  * A rank with its thread in a call of the file system (sp_liveness_file_begin) is alive
  * as long as its process is: a server that fails over answers after minutes. For
  * file_wait_s (run.file_wait_s) its watchdog counts such a wait as work and warns once.
- * heartbeat.bin is written by a thread of its own (sp_scribe.h), so that the watchdog
+ * heartbeat.bin is written by a thread of its own (sp_watchdog.c), so that the watchdog
  * never waits for that file system either.
  *
  * A rank is lost when its connection closes without an end frame (it died), or when

@@ -9,7 +9,6 @@
 
 #include "base/sp_machine.h"
 #include "health/sp_auth_socket.h"
-#include "health/sp_scribe.h"
 #include "health/sp_watchdog.h"
 
 typedef enum sp_watched_state {
@@ -37,7 +36,7 @@ struct sp_watchdog {
     double file_wait_s;         /* run.file_wait_s */
     bool is_file_told;          /* a warning of the wait at hand was printed */
     sp_machine_kills kills;     /* before the run */
-    sp_scribe *scribe;          /* writes this rank's signs into heartbeat.bin */
+    struct sp_scribe *scribe;   /* writes this rank's signs into heartbeat.bin */
     sp_auth_socket_address
         address; /* addresses of rank 0's listeners, and the run's secret */
     int wake[2]; /* pipe that wakes the thread at the end */
