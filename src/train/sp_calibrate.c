@@ -15,7 +15,7 @@
  * Sums of a sample are formed in the order of its rows, and added over samples and
  * ranks as whole numbers (base/sp_exact.h). So the result is the same on any number of
  * ranks. */
-#include "train/sp_calibrate.h"
+#include "train/sp_train.h"
 
 #include <assert.h>
 #include <libgen.h>

@@ -2,7 +2,7 @@
  *
  *     sptrain check DECK   sp_check: files of the deck, network, batch, and the memory
  *                          of a run (sp_check_memory: the largest samples are planned)
- *     sptrain check MODEL  sp_check_model.h: what a checkpoint holds; needs no ranks
+ *     sptrain check MODEL  sp_check_model: what a checkpoint holds; needs no ranks
  *     sptrain preflight    sp_preflight: place, device and measured rates of each rank
  */
 #ifndef SP_CHECK_H
@@ -15,6 +15,15 @@
 /* Collective. They report their own failures and return the exit status. */
 sp_status sp_check(const sp_command *command);
 sp_status sp_preflight(const sp_command *command);
+
+/* True if the word names a model (a folder, an HDF5 file or a packed model) and not a
+ * deck. Local. */
+bool sp_check_is_model(const char *word);
+/* Prints the network of a checkpoint, its state, and how scans became the samples of
+ * its training. `model` is a checkpoint, a packed model, or a run folder: its best.h5
+ * is used, else its newest checkpoint. Local: it needs no ranks. SP_EUSAGE: the folder
+ * has no checkpoint; SP_EDATA, SP_EIO, SP_EMEM. */
+sp_status sp_check_model(const char *model);
 
 /* ---- between the files of this module ---- */
 

@@ -1,4 +1,4 @@
-#include "train/sp_check_model.h"
+#include "train/sp_check.h"
 
 #include <assert.h>
 #include <limits.h>

@@ -1,4 +1,4 @@
-#include "train/sp_launch.h"
+#include "train/sp_train.h"
 
 #include <errno.h>
 #include <limits.h>
