@@ -152,27 +152,37 @@ static sp_status copc_begin(copc_search *s, bool *is_copc)
     return copc_add_page(s, (int64_t)sp_get64(info + 40), (int64_t)sp_get64(info + 48));
 }
 
-sp_status sp_copc_keep(sp_scan *scan, const double window[4])
+sp_status sp_copc_find(sp_scan *scan, const double window[4], bool **is_wanted)
 {
-    sp_laz_reader *reader = sp_las_of(scan)->reader;
     copc_search s = {.scan = scan, .window = window};
+    SP_FREED bool *found = NULL;
     bool is_copc = false;
-    sp_status rc = SP_OK;
+    sp_status rc;
 
-    assert(window);
-    s.chunk = sp_laz_chunks(reader, &s.n_chunks);
+    assert(window && is_wanted);
+    *is_wanted = NULL;
+    s.chunk = sp_laz_chunks(sp_las_of(scan)->reader, &s.n_chunks);
     if (!s.chunk)
         return SP_OK;
-    s.is_wanted = calloc((size_t)s.n_chunks + 1, sizeof *s.is_wanted);
-    if (!s.is_wanted)
-        rc = SP_FAIL(SP_EMEM, "%s: no memory for its index", scan->path);
-    if (rc == SP_OK)
-        rc = copc_begin(&s, &is_copc);
+    SP_TRY(SP_NEW(&found, s.n_chunks, scan->path));
+    s.is_wanted = found;
+    rc = copc_begin(&s, &is_copc);
     while (rc == SP_OK && s.n_pages > 0)
         rc = copc_read_page(&s);
-    if (rc == SP_OK && is_copc)
-        scan->n_points = sp_laz_keep(reader, s.is_wanted);
-    free(s.is_wanted);
     free(s.page);
+    if (rc == SP_OK && is_copc) {
+        *is_wanted = found;
+        found = NULL;
+    }
     return rc;
+}
+
+sp_status sp_copc_keep(sp_scan *scan, const double window[4])
+{
+    SP_FREED bool *is_wanted = NULL;
+
+    SP_TRY(sp_copc_find(scan, window, &is_wanted));
+    if (is_wanted)
+        scan->n_points = sp_laz_keep(sp_las_of(scan)->reader, is_wanted);
+    return SP_OK;
 }

@@ -85,9 +85,12 @@ bool sp_las_is_record(const sp_las_record *record, const char *user, int id);
  * SP_EIO; SP_EMEM. */
 sp_status sp_las_find_unit(sp_scan *scan);
 
-/* Leaves out the chunks of an open COPC scan whose nodes do not meet the window x0, y0,
- * x1, y1: it is then a scan of the others, in their order. Other LAZ stays whole.
- * SP_EDATA: its index is damaged; SP_EIO; SP_EMEM. */
+/* Marks the chunks of an open COPC scan whose nodes meet the window x0, y0, x1, y1, as
+ * sp_laz_chunks lists them; the caller frees *is_wanted. NULL: the scan is other LAZ, or
+ * none of its chunks is known. SP_EDATA: its index is damaged; SP_EIO; SP_EMEM. */
+sp_status sp_copc_find(sp_scan *scan, const double window[4], bool **is_wanted);
+/* Leaves out the other chunks: it is then a scan of the marked ones, in their order.
+ * Other LAZ stays whole. The same errors. */
 sp_status sp_copc_keep(sp_scan *scan, const double window[4]);
 
 /* Writes a copy of a LAS or LAZ scan with other classes, as LAS or LAZ, or a part of

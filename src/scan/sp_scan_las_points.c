@@ -176,14 +176,40 @@ static sp_status las_write_rows(sp_las_copy *c, sp_laz_writer *laz, portion *p,
     return SP_OK;
 }
 
+/* Writes the points of the window from the marked chunks of a COPC scan. The others, of
+ * the window's surroundings, are not read again. */
+static sp_status las_write_marked(sp_las_copy *c, sp_laz_writer *laz, portion *p,
+                                  const bool *is_wanted)
+{
+    sp_laz_reader *reader = sp_las_of(c->scan)->reader;
+    int64_t n, end;
+    const sp_laz_place *chunk = sp_laz_chunks(reader, &n);
+
+    for (int64_t first = 0; first < n; first = end) {
+        end = first + 1;
+        if (!is_wanted[first])
+            continue;
+        while (end < n && is_wanted[end])
+            end++;
+        SP_TRY(sp_laz_select(reader, first, end, 1));
+        SP_TRY(las_write_rows(c, laz, p, NULL, chunk[first].first,
+                              chunk[end - 1].first + chunk[end - 1].n));
+    }
+    return SP_OK;
+}
+
 static sp_status las_write_all(sp_las_copy *c, sp_laz_writer *laz, portion *p)
 {
+    SP_FREED bool *is_wanted = NULL;
     const sp_laz_place *chunk = NULL;
 
     if (laz && c->format.chunk_points == UINT32_MAX && !c->labels->window)
         chunk = sp_laz_chunks(sp_las_of(c->scan)->reader, NULL);
     SP_TRY(sp_scan_rewind(c->scan));
-    return las_write_rows(c, laz, p, chunk, 0, c->scan->n_points);
+    if (c->labels->window && c->scan->format == &sp_scan_laz)
+        SP_TRY(sp_copc_find(c->scan, c->labels->window, &is_wanted));
+    return is_wanted ? las_write_marked(c, laz, p, is_wanted)
+                     : las_write_rows(c, laz, p, chunk, 0, c->scan->n_points);
 }
 
 /* ---- parts ---- */
