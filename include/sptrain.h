@@ -133,11 +133,14 @@ typedef struct sp_comm sp_comm;
 /* Creates a world of one rank, without MPI. SP_EMEM. */
 int sp_comm_create_self(sp_comm **comm);
 #ifdef MPI_VERSION /* mpi.h was included before this file */
-/* Creates a communicator from one of MPI, which is duplicated and may be freed.
- * Collective over `of`. MPI has been initialized with MPI_THREAD_FUNNELED at least, and
- * all later calls with this communicator come from one thread. Errors of MPI within the
+/* Creates a communicator from one group's communicator of MPI, which is duplicated and
+ * may be freed. Collective over `of`. MPI has been initialized with MPI_THREAD_FUNNELED
+ * at least, with which only the main thread may use such a communicator. Threads that
+ * each use one at the same time need MPI_THREAD_MULTIPLE. All later calls with this
+ * communicator come from one thread. Errors of MPI within the
  * library are returned as SP_EMPI; the other ranks may then wait for ever, so the caller
- * ends them (MPI_Abort). SP_EMPI, SP_EMEM. */
+ * ends them (MPI_Abort). SP_EUSAGE: MPI is not in use, serves too few threads, or `of`
+ * is an intercommunicator; SP_EMPI, SP_EMEM. */
 int sp_comm_create_mpi(sp_comm **comm, MPI_Comm of);
 #endif
 /* The same for a communicator of Fortran. */

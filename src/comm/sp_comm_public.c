@@ -20,14 +20,26 @@ int sp_comm_create_self(sp_comm **comm)
     return SP_OK;
 }
 
+/* Before MPI_Init and after MPI_Finalize other functions of MPI end the process. */
+static sp_status check_mpi_is_on(void)
+{
+    int is_on, is_over;
+
+    MPI_Initialized(&is_on);
+    MPI_Finalized(&is_over);
+    return is_on && !is_over ? SP_OK
+                             : SP_FAIL(SP_EUSAGE, "MPI is %s",
+                                       is_on ? "finalized" : "not initialized");
+}
+
 int sp_comm_create_mpi(sp_comm **comm, MPI_Comm of)
 {
     sp_status rc;
 
     SP_TRY(alloc_comm(comm));
-    rc = of == MPI_COMM_NULL
-             ? SP_FAIL(SP_EUSAGE, "sp_comm_create_mpi: of is MPI_COMM_NULL")
-             : sp_comm_attach(*comm, &of);
+    rc = check_mpi_is_on();
+    if (rc == SP_OK)
+        rc = sp_comm_attach(*comm, &of);
     if (rc != SP_OK) {
         sp_comm_destroy(*comm);
         *comm = NULL;
@@ -37,6 +49,9 @@ int sp_comm_create_mpi(sp_comm **comm, MPI_Comm of)
 
 int sp_comm_create_mpi_fortran(sp_comm **comm, int of)
 {
+    if (comm)
+        *comm = NULL;
+    SP_TRY(check_mpi_is_on());
     return sp_comm_create_mpi(comm, MPI_Comm_f2c(of));
 }
 

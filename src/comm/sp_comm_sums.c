@@ -144,19 +144,34 @@ void sp_comm_open_self(sp_comm *comm)
     comm->node_cores = comm->cores;
 }
 
-/* Fills comm with the ranks of a communicator of the caller. */
-static sp_status attach_ranks(sp_comm *comm, MPI_Comm of)
+/* Refuses what MPI itself would end the process for, or answer wrongly. */
+static sp_status check_mpi(MPI_Comm of)
 {
-    struct sp_comm_impl *impl = comm->impl;
-    int provided, has_mpi;
+    int provided, is_main, is_inter;
 
-    SP_MPI(Initialized(&has_mpi));
-    if (!has_mpi)
-        return SP_FAIL(SP_EUSAGE, "MPI is not initialized");
     SP_MPI(Query_thread(&provided));
     if (provided < MPI_THREAD_FUNNELED)
         return SP_FAIL(SP_EUSAGE, "MPI was initialized without threads: expected "
                                   "MPI_Init_thread with MPI_THREAD_FUNNELED at least");
+    SP_MPI(Is_thread_main(&is_main));
+    if (provided == MPI_THREAD_FUNNELED && !is_main)
+        return SP_FAIL(SP_EUSAGE,
+                       "this is not the main thread, and MPI was initialized with "
+                       "MPI_THREAD_FUNNELED: expected MPI_THREAD_MULTIPLE");
+    if (of == MPI_COMM_NULL)
+        return SP_FAIL(SP_EUSAGE, "the communicator is MPI_COMM_NULL");
+    SP_MPI(Comm_test_inter(of, &is_inter));
+    return is_inter ? SP_FAIL(SP_EUSAGE, "the communicator joins two groups (an "
+                                         "intercommunicator), expected one group")
+                    : SP_OK;
+}
+
+/* Fills comm with the ranks of a communicator of the caller. */
+static sp_status attach_ranks(sp_comm *comm, MPI_Comm of)
+{
+    struct sp_comm_impl *impl = comm->impl;
+
+    SP_TRY(check_mpi(of));
     SP_MPI(Comm_dup(of, &impl->world));
     SP_MPI(Comm_set_errhandler(impl->world, MPI_ERRORS_RETURN));
     SP_MPI(Comm_rank(impl->world, &comm->rank));

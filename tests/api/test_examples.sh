@@ -3,7 +3,7 @@
 # static and shared, from C11, C++ and Fortran. Every example runs. The training of 01 gives
 # the weights of sptrain, the one of 03 the same from arrays and from a shard on 1, 2 and 3
 # ranks, and the loss of 04 has the gradient of a finite difference. Two threads with a
-# communicator each do not wait for each other.
+# communicator each do not wait for each other. What MPI cannot answer is refused.
 set -eu
 src=${SP_SRCDIR:-$(pwd)}
 build=${SP_BUILDDIR:-.}
@@ -122,6 +122,11 @@ case $rc in
 77) echo "two_threads is left out: this MPI serves one thread" ;;
 *) fail "two_threads ends with $rc: $(cat threads.out)" ;;
 esac
+
+# shellcheck disable=SC2086 # a compiler with arguments, lists of flags
+$cc -std=c11 -Wall -Wextra -Werror $mpi $flags "$src/tests/api/mpi_states.c" -o mpi_states \
+    $libs $mpi_libs -lpthread
+timeout 60 "$mpiexec" -n 2 ./mpi_states >states.out 2>&1 || fail "mpi_states: $(cat states.out)"
 
 if command -v gfortran >/dev/null; then
     # shellcheck disable=SC2086 # lists of flags
