@@ -255,23 +255,33 @@ static sp_status gather_rows(sp_data *data, sp_comm *comm, int n_features,
     return rc;
 }
 
+/* Checks what the sizes of all arrays follow from, before any is read. */
 static sp_status check_share(const sp_data_about *about, int64_t n,
                              const sp_sample_arrays *samples)
 {
+    sp_data none = {0};
+    sp_status rc;
+
     if (!about || (n > 0 && !samples))
         return SP_FAIL(SP_EUSAGE, "sp_data_create_gathered: %s is NULL",
                        about ? "samples" : "about");
-    if (n < 0 || about->n_features < 1)
-        return SP_FAIL(SP_EUSAGE, "n_samples is %lld, n_features %d", (long long)n,
-                       about->n_features);
-    for (int64_t i = 0; i < n; i++)
-        if (samples[i].n < 0 ||
-            (samples[i].n > 0 &&
-             !(samples[i].coords && samples[i].features && samples[i].labels)))
+    if (n < 0)
+        return SP_FAIL(SP_EUSAGE, "n_samples is %lld, expected 0 or more",
+                       (long long)n);
+    rc = data_open_source(&none, about, 0, NULL, (sp_source){0});
+    sp_dataset_close(&none.set);
+    SP_TRY(rc);
+    for (int64_t i = 0; i < n; i++) {
+        const sp_sample_arrays *s = &samples[i];
+
+        if (s->n < 0 || s->n > INT32_MAX)
             return SP_FAIL(SP_EUSAGE,
-                           "sample %lld of this rank has %lld voxels, or an "
-                           "array is NULL",
-                           (long long)i, (long long)samples[i].n);
+                           "sample %lld of this rank has %lld voxels, expected 0 to %d",
+                           (long long)i, (long long)s->n, INT32_MAX);
+        if (s->n > 0 && !(s->coords && s->features && s->labels))
+            return SP_FAIL(SP_EUSAGE, "sample %lld of this rank: an array is NULL",
+                           (long long)i);
+    }
     return SP_OK;
 }
 

@@ -240,6 +240,10 @@ TEST(wrong_arrays_are_named)
     int32_t coords[6] = {0, 0, 0, 0, 0, 0}, labels[2] = {0, 1};
     float features[4] = {0};
     const sp_sample_arrays sample = {2, coords, features, labels};
+    /* times 24 bytes a row this is 24 more than 2^64 */
+    const sp_sample_arrays endless = {(INT64_C(1) << 61) + 1, coords, features, labels};
+    sp_data_about other = about;
+    sp_comm *comm;
     sp_data *data;
 
     assert_int_equal(sp_data_create_arrays(&data, &about, 1, &sample), SP_EDATA);
@@ -260,6 +264,14 @@ TEST(wrong_arrays_are_named)
     OK(sp_data_create_arrays(&data, &about, 1, &sample));
     assert_int_equal(sp_data_n_voxels(data), 2);
     sp_data_destroy(data);
+    OK(sp_comm_create_self(&comm));
+    named(sp_data_create_arrays(&data, &about, 1, &endless),
+          "expected 0 to 2147483647");
+    named(sp_data_create_gathered(&data, comm, &about, 1, &endless),
+          "2305843009213693953 voxels, expected 0 to 2147483647");
+    other.n_features = INT32_MAX;
+    named(sp_data_create_gathered(&data, comm, &other, 1, &sample), "1 to 4096");
+    sp_comm_destroy(comm);
 }
 
 /* What the confusion matrix counts too: right voxels, and all with a label. */
