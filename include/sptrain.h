@@ -161,10 +161,15 @@ typedef struct sp_deck sp_deck;
 
 /* Creates a deck from text in the form of a deck file ("train: { lr = 0.1; };"), which
  * may not include files; NULL: all keys have their defaults. Keys and defaults:
- * `sptrain --keys` and sptrain(1). Of section run the keys counts: device, devices,
- * threads, transport, bucket_mb, memory_mb, overlap; the others belong to the program.
- * Without the key data.voxel_size the data's own voxels are used. SP_EUSAGE with the
- * line, the key and the nearest valid name. */
+ * `sptrain --keys` and sptrain(1). Of section run these keys count: device, devices,
+ * oversubscribe, threads, memory_mb, wgmma, transport, reduce_wire, watchdog_s (of
+ * NCCL), bucket_mb, overlap, init_skip; the others belong to the program. Without the
+ * key data.voxel_size the data's own voxels are used. The caller's objects take the
+ * place of other keys. sp_training_create refuses data.folds, since the data of all
+ * folds would be trained on. It warns of data.test, data.val_sets, eval.merge,
+ * eval.views, eval.members, run.init_from and run.init_norm, and ignores data.train and
+ * data.val, which a deck of `sptrain` has. SP_EUSAGE with the line, the key and the
+ * nearest valid name. */
 int sp_deck_create(sp_deck **deck, const char *text);
 /* Sets one key, as "train.lr=0.1". Does not change objects that exist. SP_EUSAGE; the
  * deck is then unchanged. */
@@ -295,7 +300,8 @@ typedef int sp_loss_fn(void *arg, const sp_logits *logits, float *gradient,
 typedef void sp_metric_fn(void *arg, const sp_logits *logits, double *sums);
 
 /* Functions of the caller; each may be NULL. arg is passed to all of them. They do not
- * call functions of the same training. */
+ * call functions of the same training. These and all other callbacks return: an
+ * exception of C++ or a longjmp through the library is undefined. */
 typedef struct sp_hooks {
     void *arg;
     /* A line of the log without a newline. level 0: information, of rank 0; 1: a warning,
@@ -344,11 +350,11 @@ int sp_training_is_done(const sp_training *training);
  * steps nothing is allocated. SP_EUSAGE if the training is done; SP_ENUMERIC on all ranks
  * if it was the last of train.nonfinite_limit steps in a row that were skipped. */
 int sp_training_step(sp_training *training, sp_step_info *info);
-/* Evaluates the weights on all samples of `validation`, each once and as stored: views,
- * merged blocks, further models and averaged weights (eval.views, eval.merge,
- * eval.members, train.ema, train.average_tail) are evaluated by `sptrain eval` on a saved
- * checkpoint. Collective; agreed as far as numbers that are not finite are concerned
- * (SP_ENUMERIC). SP_EUSAGE without validation data. */
+/* Evaluates the weights on all samples of `validation` (within eval.range), each once
+ * and as stored: views, merged blocks, further models and averaged weights (eval.views,
+ * eval.merge, eval.members, train.ema, train.average_tail) are evaluated by `sptrain
+ * eval` on a saved checkpoint. Collective; agreed as far as numbers that are not finite
+ * are concerned (SP_ENUMERIC). SP_EUSAGE without validation data. */
 int sp_training_evaluate(sp_training *training, sp_scores *scores);
 /* Writes a checkpoint, which `sptrain` and sp_training_load continue and sp_model_open
  * reads; a reader finds the old file or the new one. Collective. SP_EIO, SP_EMEM. */
@@ -359,8 +365,9 @@ int sp_training_save(sp_training *training, const char *path);
  * it is of another network, batch or seed, or of other data. */
 int sp_training_load(sp_training *training, const char *path);
 /* Takes over weights and statistics of a checkpoint or a file of weights, and nothing
- * else. Collective. SP_EDATA: they do not fit. After a failure of this function or of
- * sp_training_load the training is as it was. */
+ * else; of a training with run.weights = "ema" the averages. Collective. SP_EDATA: they
+ * do not fit. After a failure of this function or of sp_training_load the training is
+ * as it was. */
 int sp_training_load_weights(sp_training *training, const char *path);
 /* The number of weights, and a copy of them: weights [n_weights], host memory, in the
  * order of the network's layers. */

@@ -161,15 +161,40 @@ static sp_status alloc_results(sp_training *t)
     return sp_arena_create(&t->scratch, 0, "predictions");
 }
 
-/* sp_training_evaluate counts samples as stored. No views are planned, and no points of
- * blocks are asked for, which arrays do not have. */
-static void plain_evaluation(sp_config *config)
+/* Keys in whose place the caller has objects and functions. A fold among the training
+ * data would be trained on, so folds are refused. Evaluations count samples as stored:
+ * no views are planned, and no points of blocks are asked for, which arrays lack. */
+static sp_status training_check_keys(sp_config *config)
 {
-    if (config->eval.merge || config->eval.views > 1 || config->eval.members.n > 0)
-        sp_log_warn0("eval.merge, eval.views, eval.members: no effect in the library, "
-                     "whose evaluations count samples as stored");
+    const struct {
+        bool is_set;
+        const char *key, *instead;
+    } keys[] = {
+        {config->data.test.n > 0, "data.test", "options.validation is evaluated"},
+        {config->data.val_sets.n > 0, "data.val_sets",
+         "options.validation is evaluated"},
+        {config->eval.merge, "eval.merge", "samples are evaluated as stored"},
+        {config->eval.views > 1, "eval.views", "samples are evaluated as stored"},
+        {config->eval.members.n > 0, "eval.members", "one model is evaluated"},
+        {*config->run.init_from != '\0', "run.init_from",
+         "sp_training_load_weights reads such a file"},
+        {config->run.init_norm == SP_INIT_NORM_SOURCE, "run.init_norm",
+         "options.train has the statistics"},
+    };
+
+    if (config->data.folds > 1)
+        return SP_FAIL(SP_EUSAGE,
+                       "%sdata.folds = %d: no effect in the library, which trains on "
+                       "all of options.train; pass the files of the folds as "
+                       "options.train and options.validation, and set data.folds = 0",
+                       sp_config_where(config, "data.folds"), config->data.folds);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (keys[i].is_set)
+            sp_log_warn0("%s: no effect in the library: %s", keys[i].key,
+                         keys[i].instead);
     config->eval.merge = false;
     config->eval.views = 1;
+    return SP_OK;
 }
 
 static sp_status training_open_evaluation(sp_training *t)
@@ -233,8 +258,9 @@ int sp_training_create(sp_training **training, const sp_training_options *option
     rc = sp_comm_agree(options->comm, rc);
     if (rc == SP_OK)
         rc = training_check_ranks(t);
+    if (rc == SP_OK)
+        rc = training_check_keys(&t->config);
     if (rc == SP_OK) {
-        plain_evaluation(&t->config);
         t->state.seed = t->config.train.seed;
         rc = open_training(t);
     }

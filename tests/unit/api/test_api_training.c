@@ -389,7 +389,7 @@ TEST(an_evaluation_counts_samples_as_stored)
             OK(sp_deck_override(o.deck, "eval.merge=true"));
         }
         OK(sp_training_create(&o.training, &o.options));
-        assert_int_equal(strncmp(o.line, "eval.merge, eval.views", 22) == 0, i);
+        assert_int_equal(strncmp(o.line, "eval.views: no effect", 21) == 0, i);
         OK(sp_training_evaluate(o.training, &scores));
         assert_int_equal(scores.n_voxels, sp_data_n_voxels(o.options.train));
         assert_int_equal(o.done, TRAIN);
@@ -397,6 +397,36 @@ TEST(an_evaluation_counts_samples_as_stored)
         close_objects(&o);
     }
     assert_true(loss[0] == loss[1]);
+}
+
+/* Each would change what is trained or evaluated if `sptrain` read the deck. */
+TEST(keys_that_objects_of_the_caller_replace_are_answered)
+{
+    static const char *const warned[][2] = {
+        {"data.test=[\"t.h5\"]", "data.test: "},
+        {"data.val_sets=[\"night=n.h5\"]", "data.val_sets: "},
+        {"eval.merge=true", "eval.merge: "},
+        {"eval.members=[\"m.spm\"]", "eval.members: "},
+        {"run.init_from=w.h5", "run.init_from: "},
+        {"run.init_norm=source", "run.init_norm: "}};
+    objects o;
+
+    for (size_t i = 0; i < sizeof warned / sizeof *warned; i++) {
+        open_objects(&o);
+        OK(sp_deck_override(o.deck, warned[i][0]));
+        OK(sp_training_create(&o.training, &o.options));
+        assert_int_equal(strncmp(o.line, warned[i][1], strlen(warned[i][1])), 0);
+        close_objects(&o);
+    }
+    open_objects(&o);
+    OK(sp_deck_override(o.deck, "data.train=[\"a.h5\"]"));
+    OK(sp_deck_override(o.deck, "data.folds=1"));
+    OK(sp_training_create(&o.training, &o.options));
+    assert_string_equal(o.line, "");
+    sp_training_destroy(o.training);
+    OK(sp_deck_override(o.deck, "data.folds=3"));
+    refused(&o, SP_EUSAGE, "data.folds = 3: no effect in the library");
+    close_objects(&o);
 }
 
 TEST(a_checkpoint_continues_to_the_same_bits)
