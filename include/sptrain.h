@@ -171,8 +171,9 @@ typedef struct sp_deck sp_deck;
  * data.val, which a deck of `sptrain` has. SP_EUSAGE with the line, the key and the
  * nearest valid name. */
 int sp_deck_create(sp_deck **deck, const char *text);
-/* Sets one key, as "train.lr=0.1". Does not change objects that exist. SP_EUSAGE; the
- * deck is then unchanged. */
+/* Sets one key, as "train.lr=0.1". Does not change objects that exist. Keys that need
+ * each other may be set in any order: sp_training_create checks them together.
+ * SP_EUSAGE; the deck is then unchanged. */
 int sp_deck_override(sp_deck *deck, const char *assignment);
 /* Local; trainings that were created from the deck have a copy. */
 void sp_deck_destroy(sp_deck *deck);

@@ -8,10 +8,12 @@ sp_status api_deck_config(const sp_deck *deck, sp_config *config)
     return sp_config_parse(config, deck->text, "deck", deck->n, deck->assignment);
 }
 
+/* Overrides come one by one, so keys that need each other are checked at their use. */
 static sp_status check_deck(const sp_deck *deck)
 {
     sp_config config = {0};
-    const sp_status rc = api_deck_config(deck, &config);
+    const sp_status rc =
+        sp_config_parse_keys(&config, deck->text, "deck", deck->n, deck->assignment);
 
     sp_config_destroy(&config);
     /* Files included by a checkpoint's deck are damage, by the caller's a mistake. */

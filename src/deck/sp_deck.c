@@ -209,10 +209,15 @@ static void set_norms_of_family(sp_config *config)
         config->net.bn_momentum = 0.01;
 }
 
-static sp_status deck_finish(sp_config *config, int n_overrides, char *const *overrides)
+static sp_status deck_override(sp_config *config, int n, char *const *overrides)
 {
-    for (int i = 0; i < n_overrides; i++)
+    for (int i = 0; i < n; i++)
         SP_TRY(override(config, overrides[i]));
+    return SP_OK;
+}
+
+static sp_status deck_finish(sp_config *config)
+{
     SP_TRY(sp_deck_expand_home(config));
     SP_TRY(sp_deck_check_together(config));
     if (!sp_config_is_set(config, "net.kernel_down") && config->net.n_layers == 0)
@@ -240,7 +245,8 @@ sp_status sp_config_read(sp_config *config, const char *path, int n_overrides,
     SP_TRY(read_defaults(config));
     if (path)
         SP_TRY(use_text(config, &text, sp_deck_text_file(&text, path)));
-    SP_TRY(deck_finish(config, n_overrides, overrides));
+    SP_TRY(deck_override(config, n_overrides, overrides));
+    SP_TRY(deck_finish(config));
     if (!*config->run.dir) /* as from a variable that is not set in a shell */
         return SP_FAIL(SP_EUSAGE, "%srun.dir is empty: name the folder of the run",
                        sp_config_where(config, "run.dir"));
@@ -250,15 +256,22 @@ sp_status sp_config_read(sp_config *config, const char *path, int n_overrides,
     return SP_OK;
 }
 
-sp_status sp_config_parse(sp_config *config, const char *text, const char *name,
-                          int n_overrides, char *const *overrides)
+sp_status sp_config_parse_keys(sp_config *config, const char *text, const char *name,
+                               int n_overrides, char *const *overrides)
 {
     sp_deck_text deck = {0};
 
     assert(config && text && name && (overrides || n_overrides == 0));
     SP_TRY(read_defaults(config));
     SP_TRY(use_text(config, &deck, sp_deck_text_string(&deck, text, name)));
-    return deck_finish(config, n_overrides, overrides);
+    return deck_override(config, n_overrides, overrides);
+}
+
+sp_status sp_config_parse(sp_config *config, const char *text, const char *name,
+                          int n_overrides, char *const *overrides)
+{
+    SP_TRY(sp_config_parse_keys(config, text, name, n_overrides, overrides));
+    return deck_finish(config);
 }
 
 void sp_config_destroy(sp_config *config)

@@ -202,6 +202,9 @@ sp_status sp_config_read(sp_config *config, const char *path, int n_overrides,
  * may have an empty run.dir; messages print `name` as the file. */
 sp_status sp_config_parse(sp_config *config, const char *text, const char *name,
                           int n_overrides, char *const *overrides);
+/* The same, but only each key by itself is checked: others may follow that it needs. */
+sp_status sp_config_parse_keys(sp_config *config, const char *text, const char *name,
+                               int n_overrides, char *const *overrides);
 void sp_config_destroy(sp_config *config);
 void sp_layers_destroy(sp_layer *layers, int n);
 /* Appends a copy of text. SP_EMEM. */

@@ -429,6 +429,21 @@ TEST(keys_that_objects_of_the_caller_replace_are_answered)
     close_objects(&o);
 }
 
+TEST(keys_that_need_each_other_are_set_in_any_order)
+{
+    objects o;
+
+    open_objects(&o);
+    OK(sp_deck_override(o.deck, "augment.crop=sphere"));
+    refused(&o, SP_EUSAGE, "augment.crop = \"sphere\" needs augment.crop_size");
+    OK(sp_deck_override(o.deck, "augment.crop_size=[0.4]"));
+    OK(sp_training_create(&o.training, &o.options));
+    assert_int_equal(sp_deck_override(o.deck, "augment.crop=tube"), SP_EUSAGE);
+    sp_training_destroy(o.training);
+    OK(sp_training_create(&o.training, &o.options));
+    close_objects(&o);
+}
+
 TEST(a_checkpoint_continues_to_the_same_bits)
 {
     objects whole, part;
