@@ -1,10 +1,17 @@
-/* A file driver for reading (HDF5's "virtual file driver"). It differs from the
- * library's own in two ways. It cannot open a second file, so external links lead
- * nowhere. And it keeps the system's error, so that an unreadable file is not reported
- * as damaged. */
+/* Two file drivers (HDF5's "virtual file drivers").
+ *
+ * The one for reading differs from the library's own in two ways. It cannot open a
+ * second file, so external links lead nowhere. And it keeps the system's error, so that
+ * an unreadable file is not reported as damaged.
+ *
+ * The one for writing keeps the system's first error too, and the library does not learn
+ * of it, since HDF5 crashes at the end of the process if it could not close a file.
+ * After an error nothing more is written to the file. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,10 +21,13 @@ typedef struct driven {
     H5FD_t base; /* the library wants it first */
     int fd;
     haddr_t end_of_addresses, bytes;
+    haddr_t most; /* bytes of a file that is written (ulimit -f) */
+    int error;    /* errno; 0: no error in writing */
 } driven;
 
 static int n_open;
-static int first_error; /* errno; 0: no error */
+static int first_error;      /* errno; 0: no error */
+static int unclosed_fd = -1; /* of the written file that the library closed last */
 
 static void note_error(void)
 {
@@ -136,20 +146,162 @@ static const H5FD_class_t driver = {
     .fl_map = H5FD_FLMAP_DICHOTOMY,
 };
 
-hid_t sp_h5_driver_list(void)
+/* ---- writing ---- */
+
+static H5FD_t *h5_driver_create_file(const char *name, unsigned flags, hid_t list,
+                                     haddr_t most)
 {
-    static hid_t id = H5I_INVALID_HID;
+    driven *file = calloc(1, sizeof *file);
+    struct rlimit limit;
+
+    (void)flags;
+    (void)list;
+    (void)most;
+    if (!file)
+        return NULL;
+    file->fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (file->fd >= 0) {
+        file->most = INT64_MAX;
+        if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < INT64_MAX)
+            file->most = limit.rlim_cur;
+        return &file->base;
+    }
+    note_error();
+    free(file);
+    return NULL;
+}
+
+static herr_t h5_leave_open(H5FD_t *base)
+{
+    driven *file = (driven *)base;
+
+    first_error = file->error;
+    unclosed_fd = file->fd;
+    free(file);
+    return 0;
+}
+
+/* The features of the library's own driver, on which the layout of a file depends. */
+static herr_t query_written(const H5FD_t *base, unsigned long *flags)
+{
+    (void)base;
+    *flags = H5FD_FEAT_AGGREGATE_METADATA | H5FD_FEAT_ACCUMULATE_METADATA |
+             H5FD_FEAT_DATA_SIEVE | H5FD_FEAT_AGGREGATE_SMALLDATA |
+             H5FD_FEAT_DEFAULT_VFD_COMPATIBLE;
+    return 0;
+}
+
+/* Bytes after the file's end are zeros, as the library expects. */
+static herr_t h5_read_back(H5FD_t *base, H5FD_mem_t type, hid_t list, haddr_t at,
+                           size_t bytes, void *to)
+{
+    driven *file = (driven *)base;
+    const haddr_t end = at < file->bytes ? file->bytes : at;
+    const size_t within = bytes < end - at ? bytes : (size_t)(end - at);
+
+    memset(to, 0, bytes);
+    if (!file->error && h5_read_file(base, type, list, at, within, to) < 0)
+        file->error = first_error ? first_error : EIO;
+    return 0;
+}
+
+static herr_t h5_write_file(H5FD_t *base, H5FD_mem_t type, hid_t list, haddr_t at,
+                            size_t bytes, const void *from)
+{
+    driven *file = (driven *)base;
+    const haddr_t end = at + bytes;
+    ssize_t put;
+
+    (void)type;
+    (void)list;
+    if (end > file->most && !file->error)
+        file->error = EFBIG; /* the write would end the process (SIGXFSZ) */
+    for (const char *in = from; at < end && !file->error; at += (haddr_t)put) {
+        put = pwrite(file->fd, in + (bytes - (end - at)), end - at, (off_t)at);
+        if (put <= 0 && !(put < 0 && errno == EINTR))
+            file->error = put < 0 ? errno : EIO;
+        put = put < 0 ? 0 : put;
+    }
+    file->bytes = end > file->bytes ? end : file->bytes;
+    return 0;
+}
+
+static herr_t h5_truncate_file(H5FD_t *base, hid_t list, hbool_t is_closing)
+{
+    driven *file = (driven *)base;
+
+    (void)list;
+    (void)is_closing;
+    if (file->end_of_addresses > file->most && !file->error)
+        file->error = EFBIG;
+    if (file->bytes != file->end_of_addresses && !file->error &&
+        ftruncate(file->fd, (off_t)file->end_of_addresses) != 0)
+        file->error = errno;
+    file->bytes = file->end_of_addresses;
+    return 0;
+}
+
+static herr_t get_error_of_writing(H5FD_t *base, hid_t list, void **error)
+{
+    (void)list;
+    *error = &((driven *)base)->error;
+    return 0;
+}
+
+static const H5FD_class_t writing_driver = {
+    .name = "sptrain-writing",
+    .maxaddr = (haddr_t)INT64_MAX,
+    .fc_degree = H5F_CLOSE_STRONG,
+    .open = h5_driver_create_file,
+    .close = h5_leave_open,
+    .query = query_written,
+    .get_eoa = get_end_of_addresses,
+    .set_eoa = set_end_of_addresses,
+    .get_eof = get_end_of_file,
+    .get_handle = get_error_of_writing,
+    .read = h5_read_back,
+    .write = h5_write_file,
+    .truncate = h5_truncate_file,
+    .fl_map = H5FD_FLMAP_DICHOTOMY,
+};
+
+/* ---- property lists ---- */
+
+static hid_t driver_list(const H5FD_class_t *which, hid_t *id)
+{
     hid_t list = H5Pcreate(H5P_FILE_ACCESS);
 
     first_error = 0;
-    if (id < 0)
-        id = H5FDregister(&driver);
-    H5Pset_driver(list, id, NULL);
+    if (*id < 0)
+        *id = H5FDregister(which);
+    H5Pset_driver(list, *id, NULL);
     H5Pset_fclose_degree(list, H5F_CLOSE_STRONG);
     return list;
+}
+
+hid_t sp_h5_driver_list(void)
+{
+    static hid_t id = H5I_INVALID_HID;
+
+    return driver_list(&driver, &id);
+}
+
+hid_t sp_h5_writing_list(void)
+{
+    static hid_t id = H5I_INVALID_HID;
+
+    return driver_list(&writing_driver, &id);
 }
 
 int sp_h5_driver_error(void)
 {
     return first_error;
+}
+
+int sp_h5_driver_take_file(void)
+{
+    const int fd = unclosed_fd;
+
+    unclosed_fd = -1;
+    return fd;
 }

@@ -4,7 +4,7 @@
  *     sp_h5.c           a file opened for reading: look-ups and values, without HDF5
  *     sp_h5_child.c     the limited child: HDF5 file --> catalog --> parent
  *     sp_h5_describe.c  HDF5 file --> catalog
- *     sp_h5_driver.c    the file driver through which HDF5 reads that file
+ *     sp_h5_driver.c    the file drivers through which HDF5 reads and writes files
  *     sp_h5_catalog.c   the catalog as bytes and as data, checked
  *     sp_h5_values.c    rows that are not contiguous, unpacked by HDF5 in the child
  *     sp_h5_cache.c     unpacked rows, kept
@@ -45,9 +45,8 @@ void sp_h5_library_text(char *text, size_t size);
 /* Fails with "FILE:object: what: text of the library"; SP_EIO. */
 sp_status sp_h5_fail(const sp_h5 *file, const char *object, const char *what);
 
-/* SP_EIO if the file cannot grow by so many bytes, plus HDF5's additions when it closes
- * the file, within the process's limit on the size of files. */
-sp_status sp_h5_may_grow(const sp_h5 *file, int64_t bytes);
+/* Fails with "FILE:object: cannot be written: text of the system's error"; SP_EIO. */
+sp_status sp_h5_fail_write(const sp_h5 *file, const char *object, int error);
 
 /* Fails with the path and the text of the system's `error`: SP_EDATA if it says that
  * the path names no file, else SP_EIO. */
@@ -66,9 +65,15 @@ sp_status sp_h5_values(const char *path, const char *name, int64_t first, int64_
 /* The driver that the library uses to read a file. It opens one file at a time, so that
  * no link leads to another file. */
 hid_t sp_h5_driver_list(void); /* a file access property list; the caller closes it */
-/* The first error (errno) of the system in opening or reading a file since
- * sp_h5_driver_list; 0: no error. */
+/* The same of the driver for new files. What H5Fget_vfd_handle gives is an int: errno of
+ * the first write that failed, or 0. The library sees no failure. */
+hid_t sp_h5_writing_list(void);
+/* The first error (errno) of the system in opening or reading a file since the list was
+ * made, or in writing the file that was closed since then; 0: no error. */
 int sp_h5_driver_error(void);
+/* The descriptor of the written file that the library has closed, which the caller
+ * closes; -1: there is none. */
+int sp_h5_driver_take_file(void);
 
 sp_h5_type sp_h5_type_of(hid_t type);
 /* HDF5's constant for a number in memory; it must not be closed. */

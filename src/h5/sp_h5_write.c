@@ -1,5 +1,6 @@
 /* Writing of files, datasets and attributes. */
 #include <assert.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,6 +69,24 @@ sp_status sp_h5_fail(const sp_h5 *file, const char *object, const char *what)
                    what, *text ? ": " : "", text);
 }
 
+sp_status sp_h5_fail_write(const sp_h5 *file, const char *object, int error)
+{
+    return SP_FAIL(SP_EIO, "%s%s%s: cannot be written: %s%s", file->path,
+                   *object ? ":" : "", object, strerror(error),
+                   error == EFBIG ? " (ulimit -f)" : "");
+}
+
+/* Leaves HDF5 after a call that writes, with the error of the disk if there is one. */
+static sp_status h5_leave_written(const sp_h5 *file, const char *object, sp_status rc)
+{
+    int *error;
+
+    if (rc == SP_OK && H5Fget_vfd_handle(file->id, H5P_DEFAULT, (void **)&error) >= 0 &&
+        *error)
+        rc = sp_h5_fail_write(file, object, *error);
+    return sp_h5_leave(rc);
+}
+
 const char *sp_h5_library(void)
 {
     static char text[32];
@@ -81,21 +100,6 @@ const char *sp_h5_library(void)
 
 /* ---- files ---- */
 
-static hid_t access_list(void)
-{
-    hid_t list = H5Pcreate(H5P_FILE_ACCESS);
-
-    H5Pset_libver_bounds(list, H5F_LIBVER_V110, H5F_LIBVER_V110);
-    H5Pset_fclose_degree(list, H5F_CLOSE_STRONG);
-    /* Parallel file systems are often mounted without flock, and only this program uses
-     * the names of files that it writes. */
-    H5Pset_file_locking(list, false, true);
-    /* Small writes go to the disk immediately, so that a full disk makes them fail and
-     * not H5Dclose. */
-    H5Pset_sieve_buf_size(list, 0);
-    return list;
-}
-
 /* Opens a new file. A file or a link in its place is removed first, so that nothing is
  * written through a link. */
 static sp_status open_new(sp_h5 *file)
@@ -104,15 +108,20 @@ static sp_status open_new(sp_h5 *file)
     struct stat about;
     sp_status rc = SP_OK;
 
-    SP_TRY(sp_h5_may_grow(file, 0));
     if (lstat(file->path, &about) == 0 &&
         (S_ISREG(about.st_mode) || S_ISLNK(about.st_mode)))
         unlink(file->path);
-    list = access_list();
+    list = sp_h5_writing_list();
+    H5Pset_libver_bounds(list, H5F_LIBVER_V110, H5F_LIBVER_V110);
+    /* Small writes go to the disk immediately, so that their error has their name. */
+    H5Pset_sieve_buf_size(list, 0);
     make = H5Pcreate(H5P_FILE_CREATE);
     H5Pset_obj_track_times(make, false);
     file->id = H5Fcreate(file->path, H5F_ACC_EXCL, make, list);
-    if (file->id < 0)
+    if (file->id < 0 && sp_h5_driver_error())
+        rc = SP_FAIL(SP_EIO, "%s: cannot be created: %s", file->path,
+                     strerror(sp_h5_driver_error()));
+    else if (file->id < 0)
         rc = sp_h5_fail(file, "", "cannot be created");
     H5Pclose(list);
     H5Pclose(make);
@@ -172,7 +181,7 @@ sp_status sp_h5_write_group(sp_h5 *file, const char *name)
     make_groups(file, below);
     if (H5Lexists(file->id, name, H5P_DEFAULT) <= 0)
         rc = sp_h5_fail(file, name, "cannot be created");
-    return sp_h5_leave(rc);
+    return h5_leave_written(file, name, rc);
 }
 
 /* Makes a dataset and fills it if data is not NULL. */
@@ -180,15 +189,11 @@ static sp_status make_set(sp_h5 *file, const char *name, hid_t type, int rank,
                           const int64_t *dim, hid_t mem, const void *data)
 {
     hsize_t size[SP_H5_RANK] = {0};
-    int64_t bytes = (int64_t)H5Tget_size(type);
     hid_t space, set, made;
     sp_status rc = SP_OK;
 
-    for (int i = 0; i < rank; i++) {
+    for (int i = 0; i < rank; i++)
         size[i] = (hsize_t)dim[i];
-        bytes *= dim[i];
-    }
-    SP_TRY(sp_h5_may_grow(file, bytes));
     made = H5Pcreate(H5P_DATASET_CREATE);
     make_groups(file, name);
     space = rank ? H5Screate_simple(rank, size, NULL) : H5Screate(H5S_SCALAR);
@@ -214,7 +219,8 @@ sp_status sp_h5_write(sp_h5 *file, const char *name, sp_h5_type type, int rank,
     assert(file->is_written);
     assert(0 <= rank && rank <= SP_H5_RANK);
     sp_h5_enter();
-    return sp_h5_leave(
+    return h5_leave_written(
+        file, name,
         make_set(file, name, sp_h5_native(type), rank, dim, sp_h5_native(type), data));
 }
 
@@ -264,7 +270,7 @@ sp_status sp_h5_write_rows(sp_h5 *file, const char *name, int64_t first, int64_t
     } else {
         rc = sp_h5_fail(file, name, "cannot be written");
     }
-    return sp_h5_leave(rc);
+    return h5_leave_written(file, name, rc);
 }
 
 sp_status sp_h5_write_texts(sp_h5 *file, const char *name, int64_t n,
@@ -289,7 +295,7 @@ sp_status sp_h5_write_texts(sp_h5 *file, const char *name, int64_t n,
     H5Tset_strpad(type, H5T_STR_NULLPAD);
     rc = make_set(file, name, type, 1, &n, type, block);
     H5Tclose(type);
-    sp_h5_leave(rc);
+    rc = h5_leave_written(file, name, rc);
     free(block);
     return rc;
 }
@@ -318,7 +324,8 @@ sp_status sp_h5_attr_write(sp_h5 *file, const char *object, const char *name,
 {
     assert(file->is_written && data);
     sp_h5_enter();
-    return sp_h5_leave(make_attr(file, object, name, sp_h5_native(type), n, data));
+    return h5_leave_written(file, name,
+                            make_attr(file, object, name, sp_h5_native(type), n, data));
 }
 
 sp_status sp_h5_attr_write_texts(sp_h5 *file, const char *object, const char *name,
@@ -332,5 +339,5 @@ sp_status sp_h5_attr_write_texts(sp_h5 *file, const char *object, const char *na
     type = sp_h5_text_type(0, H5T_CSET_UTF8);
     rc = make_attr(file, object, name, type, n, texts);
     H5Tclose(type);
-    return sp_h5_leave(rc);
+    return h5_leave_written(file, name, rc);
 }
