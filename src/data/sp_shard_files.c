@@ -35,6 +35,15 @@ static bool is_name(const char *pattern)
     return !strpbrk(pattern, "*?") && access(pattern, F_OK) == 0;
 }
 
+/* Tells glob to end with this error, unless the folder does not exist: files that cannot
+ * be listed are not left out. */
+static int is_unreadable(const char *folder, int error)
+{
+    (void)folder;
+    errno = error;
+    return error != ENOENT && error != ENOTDIR;
+}
+
 static sp_status add_pattern(sp_strings *paths, const char *pattern)
 {
     glob_t found = {0};
@@ -44,11 +53,12 @@ static sp_status add_pattern(sp_strings *paths, const char *pattern)
 
     if (is_name(pattern))
         return add_paths(paths, &name, 1);
-    failed = glob(pattern, GLOB_NOSORT | GLOB_TILDE_CHECK | GLOB_BRACE, NULL, &found);
+    failed = glob(pattern, GLOB_NOSORT | GLOB_TILDE_CHECK | GLOB_BRACE, is_unreadable,
+                  &found);
     if (failed == GLOB_NOSPACE)
         rc = SP_FAIL(SP_EMEM, "%s: no memory for its file names", pattern);
     else if (failed == GLOB_ABORTED)
-        rc = SP_FAIL(SP_EDATA, "%s: folder cannot be read: %s", pattern,
+        rc = SP_FAIL(SP_EDATA, "%s: a folder cannot be read: %s", pattern,
                      strerror(errno));
     else if (failed || found.gl_pathc == 0)
         rc = SP_FAIL(SP_EDATA, "%s: no such file%s", *pattern ? pattern : "\"\"",

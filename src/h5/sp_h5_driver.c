@@ -4,9 +4,9 @@
  * second file, so external links lead nowhere. And it keeps the system's error, so that
  * an unreadable file is not reported as damaged.
  *
- * The one for writing keeps the system's first error too, and the library does not learn
- * of it, since HDF5 crashes at the end of the process if it could not close a file.
- * After an error nothing more is written to the file. */
+ * The one for writing keeps the system's first error too, and the library does not
+ * learn of it, since HDF5 crashes at the end of the process if it could not close a
+ * file. After an error nothing more is written to the file. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

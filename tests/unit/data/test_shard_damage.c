@@ -9,8 +9,8 @@
 #include "base/sp_file.h"
 #include "data/sp_shard_internal.h"
 #include "fixtures/shard_fixture.h"
-#include "torture/fuzz/mutate_h5.h"
 #include "h5/sp_h5.h"
+#include "torture/fuzz/mutate_h5.h"
 
 enum { M = 4, S = 2 };
 
@@ -251,6 +251,9 @@ TEST(other_files_are_refused)
     refused("none-*.h5", "none-*.h5: no such file", "no match");
     refused("none.h5", "none.h5: no such file", "");
     refused("", "\"\": no such file", "");
+    assert_int_equal(symlink("loop", "loop"), 0); /* its files cannot be listed */
+    refused("{damage,loop/}*.h5", "loop/}*.h5",
+            "folder cannot be read: Too many levels");
     refused("/", "/: not a regular file", "");
     write_example(path, NULL, "sptrain-voxels");
     assert_int_equal(stat(path, &about), 0);
