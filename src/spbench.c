@@ -120,7 +120,7 @@ static const sp_option option_table[] = {
  SP_OPTION_FLAG, AT(is_beside_training), .only = "eval"},
 {{"--cold", NULL, "io: ask the system to forget the files before each reading"},
  SP_OPTION_FLAG, AT(is_cold), .only = "io"},
-{{"--help", NULL, "this text"}, SP_OPTION_FLAG, AT(is_help)},
+SP_OPTION_HELP_ROW,
 };
 /* clang-format on */
 
@@ -321,14 +321,12 @@ int main(int argc, char **argv)
     sp_wgmma_probe_main(argc, argv);
     if (strcmp(word, "--version") == 0)
         return sp_log_answered(spbench_print_version(argc, argv));
-    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
+    if (sp_usage_asked(argc, argv))
         return sp_log_answered(spbench_print_help());
     sp_thread_wait_asleep(argv); /* parse moves the words of argv */
     rc = spbench_parse(argc, argv, &v, &o);
     if (rc != SP_OK)
         return sp_start_rank() > 0 ? rc : sp_log_answered(rc);
-    if (o.is_help)
-        return sp_log_answered(spbench_print_help());
     set_defaults(&o);
     if (v->has_ranks)
         return run_ranks(argc, argv, v, &o);

@@ -1,6 +1,7 @@
 /* sptrain: command line, start of the ranks, exit status. */
 #include "config.h"
 
+#include <assert.h>
 #include <limits.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -37,8 +38,9 @@ SP_OPENMP_HIDE_AT_START;
 typedef struct sptrain_entry {
     sp_word_entry word;
     sp_status (*run)(const sp_command *command);
-    bool is_stoppable; /* run answers requests to stop (base/sp_signal.h) */
-    bool has_help;     /* it answers --help itself */
+    bool is_stoppable;     /* run answers requests to stop (base/sp_signal.h) */
+    bool has_help;         /* it answers --help itself */
+    const sp_usage *usage; /* what its --help prints; NULL: the general help */
     sp_status (*answer)(int argc, char **argv); /* instead of run: needs no ranks */
     /* Instead of run: gets the words after the command, which are not a deck. */
     sp_status (*run_words)(int argc, char **argv, sp_comm *comm);
@@ -63,7 +65,7 @@ static sp_status print_model(int argc, char **argv)
 
 typedef struct report_arguments {
     const char *out;
-    bool is_quiet, is_help, is_folds;
+    bool is_quiet, is_folds;
 } report_arguments;
 
 #define AT(member) .offset = offsetof(report_arguments, member)
@@ -78,20 +80,17 @@ static const sp_option report_options[] = {
     {{"--quiet", NULL, "print nothing about what was skipped or written"},
      SP_OPTION_FLAG,
      AT(is_quiet)},
-    {{"--help", NULL, "this text"}, SP_OPTION_FLAG, AT(is_help)},
+    SP_OPTION_HELP_ROW,
 };
 
-static void print_report_help(void)
-{
-    puts("usage: sptrain report RUN... [-o FILE.html]\n"
-         "       sptrain report --folds RUN...\n");
-    sp_word_wrap(
-        stdout, 0,
-        "Writes one HTML file about the runs in these run folders, with curves, "
-        "classes, confusions, times, ranks and pictures, and the classes as CSV "
-        "beside it. It needs nothing else: neither a network nor a server.\n");
-    sp_word_table_print(SP_WORD_TABLE(report_options), stdout);
-}
+static const sp_usage report_usage = {
+    .line = "usage: sptrain report RUN... [-o FILE.html]\n"
+            "       sptrain report --folds RUN...",
+    .text = "Writes one HTML file about the runs in these run folders, with curves, "
+            "classes, confusions, times, ranks and pictures, and the classes as CSV "
+            "beside it. It needs nothing else: neither a network nor a server.",
+    .options = SP_WORD_ROWS(report_options),
+};
 
 static sp_status write_report(int argc, char **argv)
 {
@@ -101,10 +100,6 @@ static sp_status write_report(int argc, char **argv)
 
     SP_TRY(sp_options_read(&a, SP_WORD_TABLE(report_options), "sptrain", argc - 1,
                            argv + 1, &n));
-    if (a.is_help) {
-        print_report_help();
-        return SP_OK;
-    }
     if (a.is_folds && (n == 0 || a.out))
         return SP_FAIL(SP_EUSAGE, "report --folds: expected RUN..., found %s",
                        n == 0 ? "no run folder" : "-o, which it does not take");
@@ -177,7 +172,7 @@ static const sptrain_entry commands[] = {
       "write scans with predicted classes; label --help lists its options"},
      .run_words = sp_label,
      .is_stoppable = true,
-     .has_help = true},
+     .usage = &sp_label_usage},
     {{"calibrate", "RUN",
       "find the temperature of a model's probabilities on its data.val, and how far "
       "its "
@@ -207,7 +202,7 @@ static const sptrain_entry commands[] = {
     {{"report", "RUN... [-o FILE.html]",
       "write one HTML file about the runs in these folders"},
      .answer = write_report,
-     .has_help = true},
+     .usage = &report_usage},
 };
 static const sptrain_entry options[] = {
     {{"--keys", NULL,
@@ -240,9 +235,13 @@ static sp_status sptrain_print_help(int argc, char **argv)
     return SP_OK;
 }
 
-static bool is_help(const char *word)
+static sp_status print_usage(int argc, char **argv)
 {
-    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+    const sptrain_entry *entry = sp_word_table_find(SP_WORD_TABLE(commands), argv[1]);
+
+    assert(argc > 2 && entry);
+    sp_usage_print(entry->usage, stdout);
+    return SP_OK;
 }
 
 /* Finds a command or an option that needs no ranks; NULL: not found. A command without
@@ -252,15 +251,16 @@ static const sptrain_entry *find_answer(int argc, char **argv)
     static const sptrain_entry model = {{"check", "MODEL", ""}, .answer = print_model};
     static const sptrain_entry help = {{"--help", NULL, ""},
                                        .answer = sptrain_print_help};
+    static const sptrain_entry usage = {{"--help", NULL, ""}, .answer = print_usage};
     const char *word = argc < 2 ? "" : argv[1];
     const sptrain_entry *entry = sp_word_table_find(SP_WORD_TABLE(options), word);
 
-    if (is_help(word))
+    if (sp_usage_asked(argc < 2 ? argc : 2, argv))
         return &help;
     if (!entry)
         entry = sp_word_table_find(SP_WORD_TABLE(commands), word);
-    if (entry && argc == 3 && is_help(argv[2]) && !entry->has_help)
-        return &help;
+    if (entry && !entry->has_help && sp_usage_asked(argc, argv))
+        return entry->usage ? &usage : &help;
     if (entry && entry->run == sp_check && argc > 2 && sp_check_is_model(argv[2]))
         return &model;
     return entry && entry->answer ? entry : NULL;

@@ -20,22 +20,35 @@ SP_OPENMP_HIDE_AT_START;
 
 typedef struct command {
     sp_word_entry word;
+    const sp_usage *usage;
     sp_status (*run)(int argc, char **argv, sp_comm *comm);
     bool is_stoppable; /* run answers requests to stop (base/sp_signal.h) */
 } command;
 
 static const command commands[] = {
-    {{"convert", NULL, "turn scans into shards"}, vox_convert, true},
-    {{"scene", NULL, "make labelled synthetic scenes as shards"}, vox_scene, true},
-    {{"info", NULL, "print what shards hold"}, vox_info, false},
+    {{"convert", NULL, "turn scans into shards"},
+     &vox_convert_usage,
+     vox_convert,
+     true},
+    {{"scene", NULL, "make labelled synthetic scenes as shards"},
+     &vox_scene_usage,
+     vox_scene,
+     true},
+    {{"info", NULL, "print what shards hold"}, &vox_info_usage, vox_info, false},
     {{"bank", NULL, "collect objects of rare classes for augment.paste"},
+     &vox_bank_usage,
      vox_bank,
      true},
-    {{"apply", NULL, "write predicted classes onto a scan"}, vox_apply, true},
+    {{"apply", NULL, "write predicted classes onto a scan"},
+     &vox_apply_usage,
+     vox_apply,
+     true},
     {{"compare", NULL, "compare the classes of two scans or two folders of scans"},
+     &vox_compare_usage,
      vox_compare,
      true},
     {{"view", NULL, "draw a shard, predictions or a scan as a PNG picture"},
+     &vox_view_usage,
      vox_view,
      false},
 };
@@ -73,22 +86,20 @@ static sp_status run_command(int argc, char **argv, sp_comm *comm)
     return sp_log_written();
 }
 
-static bool spvox_is_stoppable(int argc, char **argv)
+/* The command that argv names; NULL: it names none. */
+static const command *spvox_command_of(int argc, char **argv)
 {
-    const command *c =
-        argc > 1 ? sp_word_table_find(SP_WORD_TABLE(commands), argv[1]) : NULL;
-
-    return c && c->is_stoppable;
+    return argc > 1 ? sp_word_table_find(SP_WORD_TABLE(commands), argv[1]) : NULL;
 }
 
 /* Answers --help and --version without MPI, so that they work even if ranks cannot
  * start. Rank 0 answers for all. */
 static bool answers_at_once(int argc, char **argv, sp_status *rc)
 {
-    const char *word = argc < 2 ? "" : argv[1];
-    const bool is_version = strcmp(word, "--version") == 0;
+    const command *c = spvox_command_of(argc, argv);
+    const bool is_version = argc > 1 && strcmp(argv[1], "--version") == 0;
 
-    if (!is_version && strcmp(word, "--help") != 0 && strcmp(word, "-h") != 0)
+    if (!is_version && !sp_usage_asked(argc, argv))
         return false;
     *rc = SP_OK;
     if (sp_start_rank() > 0)
@@ -97,6 +108,8 @@ static bool answers_at_once(int argc, char **argv, sp_status *rc)
         *rc = sp_option_alone(argc, argv);
     if (is_version && *rc == SP_OK)
         printf("spvox %s\n", PACKAGE_VERSION);
+    else if (c)
+        sp_usage_print(c->usage, stdout);
     else if (!is_version)
         spvox_print_help(stdout);
     return true;
@@ -104,6 +117,7 @@ static bool answers_at_once(int argc, char **argv, sp_status *rc)
 
 int main(int argc, char **argv)
 {
+    const command *c;
     sp_comm comm = {0};
     sp_status rc;
 
@@ -112,8 +126,8 @@ int main(int argc, char **argv)
     sp_h5_child_main(argc, argv);
     if (answers_at_once(argc, argv, &rc))
         return sp_log_answered(rc == SP_OK ? sp_log_written() : rc);
-    if (spvox_is_stoppable(argc,
-                           argv)) /* a request to stop may come while MPI starts */
+    c = spvox_command_of(argc, argv);
+    if (c && c->is_stoppable) /* a request to stop may come while MPI starts */
         sp_signal_install();
     rc = sp_world_join(sp_start_limit_s());
     if (rc == SP_OK) {

@@ -160,6 +160,28 @@ void sp_word_wrap(FILE *to, int indent, const char *text)
     putc('\n', to);
 }
 
+/* ---- help ---- */
+
+bool sp_usage_asked(int argc, char **argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            return true;
+    return false;
+}
+
+void sp_usage_print(const sp_usage *usage, FILE *to)
+{
+    fprintf(to, "%s\n\n", usage->line);
+    sp_word_wrap(to, 0, usage->text);
+    putc('\n', to);
+    if (usage->formats) {
+        usage->formats(to);
+        fputs("\noptions\n", to);
+    }
+    sp_word_table_print(usage->options, to);
+}
+
 /* ---- options ---- */
 
 sp_status sp_option_whole(const sp_option *option, const char *text, char **end,
@@ -239,7 +261,7 @@ static sp_status names_read_value(void *to, const sp_option *option, const char 
 static sp_status read_option(void *to, sp_word_table table, const char *program,
                              int argc, char **argv, int *i)
 {
-    const char *given = strcmp(argv[*i], "-h") == 0 ? "--help" : argv[*i];
+    const char *given = argv[*i];
     const char *equals = strchr(given, '='), *text;
     const int n = equals ? (int)(equals - given) : (int)strlen(given);
     const sp_option *option;
@@ -253,6 +275,8 @@ static sp_status read_option(void *to, sp_word_table table, const char *program,
     if (option->only && !strstr(option->only, argv[0])) /* no name is part of another */
         return SP_FAIL(SP_EUSAGE, "%s %s: %s is an option of %s only", program, argv[0],
                        name, option->only);
+    if (option->kind == SP_OPTION_HELP) /* --help=VALUE */
+        return SP_FAIL(SP_EUSAGE, "%s takes no value", name);
     if (option->kind == SP_OPTION_FLAG) {
         *(bool *)((char *)to + option->offset) = true;
         return equals ? SP_FAIL(SP_EUSAGE, "%s takes no value", name) : SP_OK;

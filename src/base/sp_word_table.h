@@ -33,8 +33,12 @@ typedef struct sp_word_table {
     int n;             /* number of rows, at least 1 */
 } sp_word_table;
 
-#define SP_WORD_TABLE(table)                                                           \
-    ((sp_word_table){(table), sizeof *(table), (int)(sizeof(table) / sizeof *(table))})
+/* Its initializer, and the table as a value. */
+#define SP_WORD_ROWS(table)                                                            \
+    {                                                                                  \
+        (table), sizeof *(table), (int)(sizeof(table) / sizeof *(table))               \
+    }
+#define SP_WORD_TABLE(table) ((sp_word_table)SP_WORD_ROWS(table))
 
 /* Returns the row of this name; case counts. NULL if no row has it. */
 const void *sp_word_table_find(sp_word_table words, const char *name);
@@ -68,7 +72,8 @@ typedef enum sp_option_kind {
     /* int, or an enum: the index, from `least` on, of the word in word.takes
      * ("top|oblique") */
     SP_OPTION_WORD,
-    SP_OPTION_READ /* whatever `read` makes of it */
+    SP_OPTION_READ, /* whatever `read` makes of it */
+    SP_OPTION_HELP  /* --help, which sp_usage_asked answers before options are read */
 } sp_option_kind;
 
 typedef struct sp_option {
@@ -81,9 +86,26 @@ typedef struct sp_option {
     const char *only; /* the commands that have it, "ops, plan"; NULL: all */
 } sp_option;
 
+#define SP_OPTION_HELP_ROW                                                             \
+    {                                                                                  \
+        .word = {"--help", NULL, "this text"}, .kind = SP_OPTION_HELP                  \
+    }
+
+/* What --help prints of a command. */
+typedef struct sp_usage {
+    const char *line;          /* "usage: spvox info [--samples] SHARD..." */
+    const char *text;          /* what it does; broken into lines */
+    sp_word_table options;     /* follows the text */
+    void (*formats)(FILE *to); /* prints what stands between the two; NULL: nothing */
+} sp_usage;
+
+/* True if --help or -h is among argv[1] .. argv[argc - 1], before "--". */
+bool sp_usage_asked(int argc, char **argv);
+void sp_usage_print(const sp_usage *usage, FILE *to);
+
 /* Reads the options among argv[1] .. argv[argc - 1] into the struct `to`. argv[0] is
- * the command's name, "--option VALUE" and "--option=VALUE" are the same, -h is --help,
- * and "--" ends the options. Words that are not options become argv[1] ..
+ * the command's name, "--option VALUE" and "--option=VALUE" are the same, and "--"
+ * ends the options. Words that are not options become argv[1] ..
  * argv[*n_words], in their order. SP_EUSAGE: an unknown option, with the nearest one,
  * one of other commands, or a wrong value. */
 sp_status sp_options_read(void *to, sp_word_table table, const char *program, int argc,

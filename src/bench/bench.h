@@ -52,7 +52,7 @@ typedef struct bench_list {
 } bench_list;
 
 typedef struct bench_options {
-    bool is_json, is_quick, is_cold, is_by_layer, is_in_line, is_wgmma, is_help;
+    bool is_json, is_quick, is_cold, is_by_layer, is_in_line, is_wgmma;
     bool is_beside_training; /* eval: the forward pass of a training is timed too */
     int64_t threads, repeats;
     bench_list voxels, channels;

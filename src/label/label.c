@@ -150,17 +150,12 @@ sp_status sp_label(int argc, char **argv, sp_comm *comm)
     /* A scan has threads of its own, whose heaps would keep what they freed. */
     sp_machine_bound_heap();
     rc = sp_comm_agree(comm, rc);
-    if (rc == SP_OK && o->is_help) {
-        if (comm->rank == 0)
-            label_options_help();
-        rc = sp_log_written();
-    } else if (rc == SP_OK) { /* the same on all ranks */
+    if (rc == SP_OK)
         rc = sp_config_bcast(&config, comm,
                              comm->rank == 0 ? read_config(&config, o) : SP_OK);
-    }
     if (rc != SP_OK && comm->rank == 0)
         sp_log_error(sp_error_last());
-    if (rc != SP_OK || o->is_help)
+    if (rc != SP_OK)
         goto end;
     if (o->views == 0)
         o->views = config.eval.views;

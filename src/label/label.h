@@ -31,7 +31,10 @@
 #ifndef LABEL_H
 #define LABEL_H
 
+#include "base/sp_word_table.h"
 #include "comm/sp_comm.h"
+
+extern const sp_usage sp_label_usage; /* label_options.c */
 
 /* Runs the command on its own words (argv[0] is "label"). Collective; reports its own
  * failures and returns the exit status. */

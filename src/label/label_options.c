@@ -132,27 +132,22 @@ static const sp_option option_table[] = {
   "convert"}, SP_OPTION_READ, AT(vox), .read = vox_read_missing},
 {{"--map", "LIST", "the codes of the classes, as in spvox convert; @FILE reads them"},
  SP_OPTION_READ, AT(vox.map), .read = vox_read_map},
-{{"--help", NULL, "this text"}, SP_OPTION_FLAG, AT(is_help)},
+SP_OPTION_HELP_ROW,
 };
 /* clang-format on */
 
-void label_options_help(void)
-{
-    puts("usage: sptrain label MODEL SCAN... --out DIR [OPTIONS] [SECTION.KEY=VALUE "
-         "...]\n");
-    sp_word_wrap(
-        stdout, 0,
-        "Gives the points of each scan the classes that a model predicts. MODEL is a "
-        "run folder, a checkpoint or a packed model, or A+B+C, several of them, whose "
-        "probabilities are averaged. The output has the scan's own "
-        "format where that "
-        "is written, else that of .txt. Outputs that are complete and made by the same "
-        "model and options are not made again.\n\n"
-        "options");
-    sp_word_table_print(SP_WORD_TABLE(option_table), stdout);
-    puts("\nformats of outputs, by their endings");
-    sp_scan_print_outputs(stdout);
-}
+const sp_usage sp_label_usage = {
+    .line = "usage: sptrain label MODEL SCAN... --out DIR [OPTIONS] "
+            "[SECTION.KEY=VALUE ...]",
+    .text = "Gives the points of each scan the classes that a model predicts. MODEL is "
+            "a run folder, a checkpoint or a packed model, or A+B+C, several of them, "
+            "whose probabilities are averaged. The output has the scan's own format "
+            "where that is written, else that of .txt. Outputs that are complete and "
+            "made by the same model and options are not made again.\n\n"
+            "formats of outputs, by their endings",
+    .formats = sp_scan_print_outputs,
+    .options = SP_WORD_ROWS(option_table),
+};
 
 /* True for "section.key=value", unless there is a file of this name. */
 static bool is_override(const char *word)
@@ -251,8 +246,6 @@ sp_status label_options_read(label_options *o, int argc, char **argv)
     memset(o->vox.map.class_of, 0xff, sizeof o->vox.map.class_of);
     SP_TRY(sp_options_read(o, SP_WORD_TABLE(option_table), "sptrain", argc, argv,
                            &n_words));
-    if (o->is_help)
-        return SP_OK;
     SP_TRY(split_words(o, argv + 1, n_words));
     return check(o);
 }

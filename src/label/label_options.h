@@ -11,7 +11,6 @@ enum {
 };
 
 typedef struct label_options {
-    bool is_help;
     /* The options of spvox convert that say how a scan becomes samples; options not
      * given are LABEL_NOT_GIVEN (voxel_size, block, overlap), NULL or 0. The inputs are
      * the scans. */
@@ -43,7 +42,5 @@ typedef struct label_options {
 sp_status label_options_read(label_options *options, int argc, char **argv);
 /* Frees what reading has allocated; the texts stay argv's. Local. */
 void label_options_free(label_options *options);
-/* Prints the help on standard output, as rank 0 does. Local. */
-void label_options_help(void);
 
 #endif

@@ -13,14 +13,18 @@
  * vox_options reads the command line of convert and apply; main of spvox.c starts the
  * ranks and calls one of the functions below.
  *
- * Each command is collective over the ranks of comm, gets the command's own arguments
- * (argv[0] is its name) and answers --help itself. SP_EUSAGE: options that do not fit;
+ * Each command is collective over the ranks of comm and gets the command's own arguments
+ * (argv[0] is its name); its vox_..._usage is what --help prints. SP_EUSAGE: options that do not fit;
  * SP_EDATA: input; SP_EIO: output; SP_EMEM. A rank that fails holds the record of the
  * error. */
 #ifndef VOX_H
 #define VOX_H
 
+#include "base/sp_word_table.h"
 #include "comm/sp_comm.h"
+
+extern const sp_usage vox_convert_usage, vox_apply_usage, vox_scene_usage,
+    vox_info_usage, vox_bank_usage, vox_compare_usage, vox_view_usage;
 
 /* Converts scans to voxel shards. The bytes do not depend on the number of ranks. */
 sp_status vox_convert(int argc, char **argv, sp_comm *comm);

@@ -38,20 +38,17 @@ static const sp_option option_table[] = {
  SP_OPTION_READ, AT(map), .read = vox_read_map},
 {{"--columns", "LIST", "as in spvox convert"}, SP_OPTION_TEXT, AT(columns)},
 {{"--label-field", "NAME", "as in spvox convert"}, SP_OPTION_TEXT, AT(label_field)},
-{{"--help", NULL, "this text"}, SP_OPTION_FLAG, AT(is_help)},
+SP_OPTION_HELP_ROW,
 };
 /* clang-format on */
 
-static void apply_print_help(void)
-{
-    puts("usage: spvox apply PREDICTIONS... SCAN --out FILE [--map LIST]\n");
-    sp_word_wrap(stdout, 0,
-                 "Writes the classes that sptrain predict gave the points (shards made "
-                 "with --points) onto the scan. The ending of FILE says how:\n");
-    sp_scan_print_outputs(stdout);
-    puts("\noptions");
-    sp_word_table_print(SP_WORD_TABLE(option_table), stdout);
-}
+const sp_usage vox_apply_usage = {
+    .line = "usage: spvox apply PREDICTIONS... SCAN --out FILE [--map LIST]",
+    .text = "Writes the classes that sptrain predict gave the points (shards made with "
+            "--points) onto the scan. The ending of FILE says how:",
+    .options = SP_WORD_ROWS(option_table),
+    .formats = sp_scan_print_outputs,
+};
 
 /* The content of one file of predictions. */
 typedef struct prediction {
@@ -427,10 +424,6 @@ sp_status vox_apply(int argc, char **argv, sp_comm *comm)
     SP_TRY(SP_NEW(&o, 1, "options"));
     SP_TRY(vox_options_read(o, argc, argv, SP_WORD_TABLE(option_table)));
     o->threads = comm->node_cores; /* the other ranks wait */
-    if (o->is_help && comm->rank == 0)
-        apply_print_help();
-    if (o->is_help)
-        return SP_OK;
     rc = apply_check_options(o);
     if (rc == SP_OK && comm->rank == 0)
         rc = apply(o);

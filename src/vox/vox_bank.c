@@ -31,7 +31,6 @@ enum { BANK_MOST_VOXELS = 1 << 28 };
 typedef struct bank {
     const char *out, *classes;
     int64_t gap, least, most;
-    bool is_help;
     sp_dataset set;
     bool *is_wanted; /* [set.n_classes] */
     sp_sample *object;
@@ -51,19 +50,17 @@ static const sp_option option_table[] = {
  INT32_MAX},
 {{"--max-voxels", "N", "leaves larger objects out (20000)"}, SP_OPTION_WHOLE, AT(most), 1,
  INT32_MAX},
-{{"--help", NULL, "this text"}, SP_OPTION_FLAG, AT(is_help)},
+SP_OPTION_HELP_ROW,
 };
 /* clang-format on */
 
-static void bank_print_help(void)
-{
-    puts("usage: spvox bank --out FILE --classes A,B,... [OPTIONS] SHARD...\n");
-    sp_word_wrap(stdout, 0,
-                 "Finds the objects of rare classes in shards: voxels of one class "
-                 "that touch each other. Each becomes a sample of one shard, which "
-                 "augment.paste of sptrain takes.\n");
-    sp_word_table_print(SP_WORD_TABLE(option_table), stdout);
-}
+const sp_usage vox_bank_usage = {
+    .line = "usage: spvox bank --out FILE --classes A,B,... [OPTIONS] SHARD...",
+    .text = "Finds the objects of rare classes in shards: voxels of one class that "
+            "touch each other. Each becomes a sample of one shard, which "
+            "augment.paste of sptrain takes.",
+    .options = SP_WORD_ROWS(option_table),
+};
 
 /* ---- classes ---- */
 
@@ -428,11 +425,6 @@ sp_status vox_bank(int argc, char **argv, sp_comm *comm)
 
     assert(argc >= 1 && argv && comm);
     SP_TRY(sp_options_read(&b, SP_WORD_TABLE(option_table), "spvox", argc, argv, &n));
-    if (b.is_help) {
-        if (comm->rank == 0)
-            bank_print_help();
-        return SP_OK;
-    }
     if (n == 0 || !b.out || !b.classes)
         return SP_FAIL(SP_EUSAGE, "bank: %s; see spvox bank --help",
                        n == 0   ? "no shard given"

@@ -70,23 +70,21 @@ static const sp_option option_table[] = {
  SP_OPTION_FLAG, AT(with_json)},
 {{"--least-miou", "X", "end with status 1 if the mean IoU is below X"},
  SP_OPTION_READ, .read = compare_read_least},
-{{"--help", NULL, "this text"}, SP_OPTION_FLAG, AT(is_help)},
+SP_OPTION_HELP_ROW,
 };
 /* clang-format on */
 
-static void compare_print_help(void)
-{
-    puts("usage: spvox compare [OPTIONS] A B\n");
-    sp_word_wrap(stdout, 0,
-                 "Compares the classes of the same points in two scans, or in two "
-                 "folders of scans: A is the truth, B is judged. Files may be LAS, "
-                 "LAZ, PLY, PCD, .label of SemanticKITTI, .npy (also one dimension of "
-                 "classes) and text. Prints IoU, precision, recall and F1 of each "
-                 "class, mean IoU, accuracy, Cohen's kappa and the confusion, of each "
-                 "file and of all points together. Files of a folder are divided over "
-                 "the ranks.\n");
-    sp_word_table_print(SP_WORD_TABLE(option_table), stdout);
-}
+const sp_usage vox_compare_usage = {
+    .line = "usage: spvox compare [OPTIONS] A B",
+    .text = "Compares the classes of the same points in two scans, or in two "
+            "folders of scans: A is the truth, B is judged. Files may be LAS, "
+            "LAZ, PLY, PCD, .label of SemanticKITTI, .npy (also one dimension of "
+            "classes) and text. Prints IoU, precision, recall and F1 of each "
+            "class, mean IoU, accuracy, Cohen's kappa and the confusion, of each "
+            "file and of all points together. Files of a folder are divided over "
+            "the ranks.",
+    .options = SP_WORD_ROWS(option_table),
+};
 
 /* ---- work of all ranks ---- */
 
@@ -375,10 +373,6 @@ sp_status vox_compare(int argc, char **argv, sp_comm *comm)
     memset(o->map.map.class_of, 0xff, sizeof o->map.map.class_of);
     SP_TRY(
         sp_options_read(o, SP_WORD_TABLE(option_table), "spvox", argc, argv, &n_words));
-    if (o->is_help && comm->rank == 0)
-        compare_print_help();
-    if (o->is_help)
-        return SP_OK;
     if (n_words != 2)
         return SP_FAIL(SP_EUSAGE,
                        "spvox compare: expected two files or two folders, A and B, "

@@ -24,7 +24,7 @@ typedef enum vox_match {
 } vox_match;
 
 typedef struct vox_compare_options {
-    bool is_help, with_json;
+    bool with_json;
     const char *columns, *label_field, *label_field_a, *label_field_b, *ignore;
     const char
         *match_field;  /* points are matched by this attribute; NULL: by `match` */

@@ -110,23 +110,19 @@ static const sp_option option_table[] = {
   "most frequent one (no label if two are equally frequent; points without a class do "
   "not vote), or no label (majority)"},
  SP_OPTION_WORD, AT(ignore_conflicts)},
-{{"--help", NULL, "this text"}, SP_OPTION_FLAG, AT(is_help)},
+SP_OPTION_HELP_ROW,
 };
 /* clang-format on */
 
-static void convert_print_help(void)
-{
-    puts("usage: spvox convert [OPTIONS] --out PREFIX INPUT...\n\n"
-         "Turns scans into voxel shards PREFIX-00000-of-0000N.h5. Reads\n");
-    sp_scan_print_formats(stdout);
-    puts("\noptions");
-    sp_word_table_print(SP_WORD_TABLE(option_table), stdout);
-    sp_word_wrap(
-        stdout, 0,
-        "\nA column that is the same everywhere is stored with mean 0 and std 1, so "
-        "that normalizing leaves it as it is. If the source lacks an attribute, the "
-        "message lists those it has. scan_angle is in degrees.");
-}
+const sp_usage vox_convert_usage = {
+    .line = "usage: spvox convert [OPTIONS] --out PREFIX INPUT...",
+    .text = "Turns scans into voxel shards PREFIX-00000-of-0000N.h5. A column that is "
+            "the same everywhere is stored with mean 0 and std 1, so that normalizing "
+            "leaves it as it is. If the source lacks an attribute, the message lists "
+            "those it has. scan_angle is in degrees. Reads",
+    .options = SP_WORD_ROWS(option_table),
+    .formats = sp_scan_print_formats,
+};
 
 /* The state of one conversion. */
 typedef struct convert {
@@ -573,10 +569,6 @@ sp_status vox_convert(int argc, char **argv, sp_comm *comm)
     rc = vox_options_read(options, argc, argv, SP_WORD_TABLE(option_table));
     options->sweeps = options->poses ? &c.sweeps : NULL;
     options->threads = comm->node_cores / comm->local_size;
-    if (rc == SP_OK && options->is_help && comm->rank == 0)
-        convert_print_help();
-    if (rc == SP_OK && options->is_help)
-        return SP_OK;
     if (rc == SP_OK)
         rc = convert_check_options(options);
     if (rc == SP_OK && comm->rank == 0)

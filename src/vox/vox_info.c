@@ -19,7 +19,7 @@
 enum { LEAST_VOXELS = 64 /* of a sample, for a common step not to be chance */ };
 
 typedef struct info {
-    bool wants_samples, is_help; /* the options */
+    bool wants_samples; /* the option */
     sp_dataset set;
     sp_scans scans; /* all zero: the set has no blocks, or one of them twice */
     sp_comm *comm;
@@ -42,19 +42,17 @@ static const sp_option option_table[] = {
       "voxels; without it only the cost of a file's first sample"},
      SP_OPTION_FLAG,
      AT(wants_samples)},
-    {{"--help", NULL, "this text"}, SP_OPTION_FLAG, AT(is_help)},
+    SP_OPTION_HELP_ROW,
 };
 
-static void info_print_help(void)
-{
-    puts("usage: spvox info [--samples] SHARD...\n");
-    sp_word_wrap(stdout, 0,
-                 "Reads voxel shards (files or patterns of one data set), checks "
-                 "everything in them and prints samples, voxels, class histogram, "
-                 "feature ranges, how scans became samples, and cost per sample: "
-                 "voxels at strides 1 to 16 and pairs of a 3x3x3 kernel.\n");
-    sp_word_table_print(SP_WORD_TABLE(option_table), stdout);
-}
+const sp_usage vox_info_usage = {
+    .line = "usage: spvox info [--samples] SHARD...",
+    .text = "Reads voxel shards (files or patterns of one data set), checks "
+            "everything in them and prints samples, voxels, class histogram, "
+            "feature ranges, how scans became samples, and cost per sample: "
+            "voxels at strides 1 to 16 and pairs of a 3x3x3 kernel.",
+    .options = SP_WORD_ROWS(option_table),
+};
 
 static sp_status info_allocate(info *in)
 {
@@ -418,11 +416,6 @@ sp_status vox_info(int argc, char **argv, sp_comm *comm)
 
     assert(argc >= 1 && argv && comm);
     SP_TRY(sp_options_read(&in, SP_WORD_TABLE(option_table), "spvox", argc, argv, &n));
-    if (in.is_help) {
-        if (comm->rank == 0)
-            info_print_help();
-        return SP_OK;
-    }
     if (n == 0)
         return SP_FAIL(SP_EUSAGE, "info: no shard given; see spvox info --help");
     patterns = (sp_strings){n, argv + 1};

@@ -59,7 +59,6 @@ static inline bool vox_extent_is_near(const vox_extent *a, const vox_extent *b,
 
 /* The options as given; others have their defaults. */
 typedef struct vox_options {
-    bool is_help;
     const char *out, *columns, *label_field;
     int64_t shards;
     double voxel_size, block, overlap; /* metre; block 0: each file is one sample */

@@ -3,7 +3,6 @@
 
 #include <assert.h>
 #include <stddef.h>
-#include <stdio.h>
 
 #include "base/sp_log.h"
 #include "base/sp_word_table.h"
@@ -14,7 +13,6 @@ typedef struct arguments {
     sp_scene_options scene;
     const char *out;
     int64_t samples, shards, seed;
-    bool is_help;
 } arguments;
 
 #define AT(member) .offset = offsetof(arguments, member)
@@ -31,21 +29,19 @@ static const sp_option option_table[] = {
  SP_OPTION_REAL, AT(scene.voxel_size)},
 {{"--points", NULL, "store the point map, point labels and point index"},
  SP_OPTION_FLAG, AT(scene.with_points)},
-{{"--help", NULL, "this text"}, SP_OPTION_FLAG, AT(is_help)},
+SP_OPTION_HELP_ROW,
 };
 /* clang-format on */
 
-static void scene_print_help(void)
-{
-    puts("usage: spvox scene --out PREFIX --samples N --extent M --seed S [OPTIONS]\n");
-    sp_word_wrap(
-        stdout, 0,
+const sp_usage vox_scene_usage = {
+    .line = "usage: spvox scene --out PREFIX --samples N --extent M --seed S [OPTIONS]",
+    .text =
         "Makes labelled airborne-like scenes: terrain, buildings with roofs, trees, "
         "vehicles and power lines, seen by a scanner with occlusion, noise and "
         "intensity. Sample i depends on seed, extent and voxel size only, whatever the "
-        "number of samples, shards or ranks.\n");
-    sp_word_table_print(SP_WORD_TABLE(option_table), stdout);
-}
+        "number of samples, shards or ranks.",
+    .options = SP_WORD_ROWS(option_table),
+};
 
 static sp_status read_arguments(int argc, char **argv, arguments *a)
 {
@@ -54,8 +50,6 @@ static sp_status read_arguments(int argc, char **argv, arguments *a)
     *a = (arguments){.shards = 1, .seed = -1};
     SP_TRY(
         sp_options_read(a, SP_WORD_TABLE(option_table), "spvox", argc, argv, &n_words));
-    if (a->is_help)
-        return SP_OK;
     if (n_words > 0)
         return SP_FAIL(SP_EUSAGE, "scene: %s: no such argument is expected", argv[1]);
     if (!a->out || !a->samples || a->scene.extent == 0 || a->seed < 0)
@@ -77,11 +71,6 @@ sp_status vox_scene(int argc, char **argv, sp_comm *comm)
 
     assert(argc >= 1 && argv && comm);
     SP_TRY(read_arguments(argc, argv, &a));
-    if (a.is_help) {
-        if (comm->rank == 0)
-            scene_print_help();
-        return SP_OK;
-    }
     SP_TRY(sp_scene_write(&a.scene, a.out, a.samples, (int)a.shards, comm));
     sp_log_info("wrote out=%s samples=%lld shards=%lld seconds=%.1f", a.out,
                 (long long)a.samples, (long long)a.shards, sp_now_s() - begin);

@@ -22,7 +22,6 @@ typedef struct arguments {
     vox_view_request load;
     const char *out;
     double below; /* metre above the lowest point; 0: not given */
-    bool is_help;
 } arguments;
 
 /* ---- options ---- */
@@ -49,20 +48,17 @@ static const sp_option option_table[] = {
  SP_OPTION_READ, AT(load.map), .read = vox_read_map},
 {{"--columns", "LIST", "as in spvox convert"}, SP_OPTION_TEXT, AT(load.columns)},
 {{"--label-field", "NAME", "as in spvox convert"}, SP_OPTION_TEXT, AT(load.label_field)},
-{{"--help", NULL, "this text"}, SP_OPTION_FLAG, AT(is_help)},
+SP_OPTION_HELP_ROW,
 };
 /* clang-format on */
 
-static void view_print_help(void)
-{
-    puts("usage: spvox view FILE [PREDICTIONS] [OPTIONS] -o PICTURE.png\n");
-    sp_word_wrap(
-        stdout, 0,
-        "Draws a sample of a shard, its predictions (the file of the same name "
-        "that sptrain predict wrote), or a raw scan, shaded by depth, with "
-        "legend and scale bar.\n");
-    sp_word_table_print(SP_WORD_TABLE(option_table), stdout);
-}
+const sp_usage vox_view_usage = {
+    .line = "usage: spvox view FILE [PREDICTIONS] [OPTIONS] -o PICTURE.png",
+    .text = "Draws a sample of a shard, its predictions (the file of the same name "
+            "that sptrain predict wrote), or a raw scan, shaded by depth, with "
+            "legend and scale bar.",
+    .options = SP_WORD_ROWS(option_table),
+};
 
 /* ---- colours ---- */
 
@@ -395,10 +391,6 @@ sp_status vox_view(int argc, char **argv, sp_comm *comm)
     a->load.sample = -1;
     memset(a->load.map.class_of, 0xff, sizeof a->load.map.class_of);
     SP_TRY(sp_options_read(a, SP_WORD_TABLE(option_table), "spvox", argc, argv, &n));
-    if (a->is_help && comm->rank == 0)
-        view_print_help();
-    if (a->is_help)
-        return SP_OK;
     a->load.path = argv[1];
     a->load.prediction = n > 1 ? argv[2] : NULL;
     a->load.threads = comm->cores;

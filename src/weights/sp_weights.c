@@ -22,7 +22,7 @@ typedef struct weights_options {
     sp_layout_axes axes;
     const char *names, *deck, *out, *prefix;
     packing precision;
-    bool is_partial, is_packed, is_help;
+    bool is_partial, is_packed;
 } weights_options;
 
 #define AT(member) .offset = offsetof(weights_options, member)
@@ -68,7 +68,7 @@ static const sp_option option_rows[] = {
      SP_OPTION_WORD,
      AT(precision),
      .only = "export"},
-    {{"--help", NULL, "this text"}, SP_OPTION_FLAG, AT(is_help)},
+    SP_OPTION_HELP_ROW,
 };
 
 /* ---- list ---- */
@@ -355,7 +355,7 @@ sp_status sp_weights_answer(int argc, char **argv)
     const weights_action *action = NULL;
     int n;
 
-    if (argc < 3 || strcmp(argv[2], "--help") == 0 || strcmp(argv[2], "-h") == 0) {
+    if (argc < 3 || sp_usage_asked(argc, argv)) {
         print_weights_help();
         return argc < 3 ? SP_FAIL(SP_EUSAGE, "weights: expected list, import or export")
                         : SP_OK;
@@ -369,10 +369,6 @@ sp_status sp_weights_answer(int argc, char **argv)
                        sp_word_table_nearest(SP_WORD_TABLE(actions), argv[2])->name);
     SP_TRY(sp_options_read(&o, SP_WORD_TABLE(option_rows), "sptrain weights", argc - 2,
                            argv + 2, &n));
-    if (o.is_help) {
-        print_weights_help();
-        return SP_OK;
-    }
     if (n != 1)
         return SP_FAIL(SP_EUSAGE, "weights %s: expected one file, found %d", argv[2],
                        n);
