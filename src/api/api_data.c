@@ -2,13 +2,8 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "base/sp_list.h"
 #include "data/sp_shard_internal.h"
-
-static sp_status alloc_data(sp_data **data)
-{
-    *data = calloc(1, sizeof **data);
-    return *data ? SP_OK : SP_FAIL(SP_EMEM, "no memory for a data set");
-}
 
 /* Destroys the data set after a failure. */
 static int end_create(sp_data **data, sp_status rc)
@@ -39,7 +34,7 @@ int sp_data_open_shards(sp_data **data, sp_comm *comm, int n,
     API_NEED(data, "data");
     *data = NULL;
     API_NEED(comm, "comm");
-    rc = alloc_data(data);
+    rc = SP_NEW(data, 1, "a data set");
     for (int i = 0; rc == SP_OK && i < n; i++)
         rc = patterns && patterns[i]
                  ? sp_strings_add(&list, patterns[i])
@@ -76,7 +71,7 @@ int sp_data_create_source(sp_data **data, const sp_data_about *about, int64_t n_
     API_NEED(about, "about");
     API_NEED(read, "read");
     API_NEED(n_voxels || n_samples <= 0, "n_voxels");
-    SP_TRY(alloc_data(data));
+    SP_TRY(SP_NEW(data, 1, "a data set"));
     return end_create(data, data_open_source(*data, about, n_samples, n_voxels,
                                              (sp_source){read, arg}));
 }
@@ -99,44 +94,36 @@ static int data_read_arrays(void *arg, int64_t i, int32_t *coords, float *featur
 /* Checks all rows at once, rather than when a step reads them. */
 static sp_status check_arrays(const sp_data *data)
 {
-    uint64_t *keys;
+    SP_FREED uint64_t *keys = NULL;
     size_t slots = 0;
-    sp_status rc = SP_OK;
 
     for (int64_t i = 0; i < data->set.n_samples; i++)
         if (sp_unique_slots(data->samples[i].n) > slots)
             slots = sp_unique_slots(data->samples[i].n);
-    keys = malloc(slots * sizeof *keys + 1);
-    if (!keys)
-        return SP_FAIL(SP_EMEM, "no memory to check a data set");
-    for (int64_t i = 0; i < data->set.n_samples && rc == SP_OK; i++) {
+    SP_TRY(SP_NEW(&keys, slots, "the check of a data set"));
+    for (int64_t i = 0; i < data->set.n_samples; i++) {
         const sp_sample_arrays *s = &data->samples[i];
 
         if (s->n && !(s->coords && s->features && s->labels))
-            rc = SP_FAIL(SP_EUSAGE, "sample %lld: an array is NULL", (long long)i);
-        else
-            rc = sp_source_check(&data->set, i, s->n, s->coords, s->features, s->labels,
-                                 keys, sp_unique_slots(s->n));
+            return SP_FAIL(SP_EUSAGE, "sample %lld: an array is NULL", (long long)i);
+        SP_TRY(sp_source_check(&data->set, i, s->n, s->coords, s->features, s->labels,
+                               keys, sp_unique_slots(s->n)));
     }
-    free(keys);
-    return rc;
+    return SP_OK;
 }
 
 /* Opens the data set of data->samples. */
 static sp_status open_arrays(sp_data *data, const sp_data_about *about,
                              int64_t n_samples)
 {
-    int64_t *n_voxels = malloc(((size_t)n_samples + 1) * sizeof *n_voxels);
-    sp_status rc;
+    SP_FREED int64_t *n_voxels = NULL;
 
-    if (!n_voxels)
-        return SP_FAIL(SP_EMEM, "no memory for a data set");
+    SP_TRY(SP_NEW(&n_voxels, n_samples, "a data set"));
     for (int64_t i = 0; i < n_samples; i++)
         n_voxels[i] = data->samples[i].n;
-    rc = data_open_source(data, about, n_samples, n_voxels,
-                          (sp_source){data_read_arrays, data});
-    free(n_voxels);
-    return rc == SP_OK ? check_arrays(data) : rc;
+    SP_TRY(data_open_source(data, about, n_samples, n_voxels,
+                            (sp_source){data_read_arrays, data}));
+    return check_arrays(data);
 }
 
 static sp_status alloc_samples(sp_data *data, int64_t n)
@@ -144,8 +131,7 @@ static sp_status alloc_samples(sp_data *data, int64_t n)
     if (n < 0)
         return SP_FAIL(SP_EUSAGE, "n_samples is %lld, expected 0 or more",
                        (long long)n);
-    data->samples = calloc((size_t)n + 1, sizeof *data->samples);
-    return data->samples ? SP_OK : SP_FAIL(SP_EMEM, "no memory for a data set");
+    return SP_NEW(&data->samples, n, "a data set");
 }
 
 int sp_data_create_arrays(sp_data **data, const sp_data_about *about, int64_t n_samples,
@@ -157,7 +143,7 @@ int sp_data_create_arrays(sp_data **data, const sp_data_about *about, int64_t n_
     *data = NULL;
     API_NEED(about, "about");
     API_NEED(samples || n_samples <= 0, "samples");
-    SP_TRY(alloc_data(data));
+    SP_TRY(SP_NEW(data, 1, "a data set"));
     rc = alloc_samples(*data, n_samples);
     if (rc == SP_OK && n_samples)
         memcpy((*data)->samples, samples, (size_t)n_samples * sizeof *samples);
@@ -180,31 +166,28 @@ static sp_status data_count_share(sp_comm *comm, const sp_data_about *about, int
 {
     enum { COUNTS = 3 };
     int64_t counts[COUNTS] = {n, 0, about->n_features};
-    int64_t *all = calloc(COUNTS * (size_t)comm->size, sizeof *all);
-    sp_status rc = all ? SP_OK : SP_FAIL(SP_EMEM, "no memory for a data set");
+    const size_t n_all = COUNTS * (size_t)comm->size;
+    SP_FREED int64_t *all = NULL;
 
     for (int64_t i = 0; i < n; i++)
         counts[1] += samples[i].n;
     *s = (share){.n = n, .rows = counts[1]};
-    rc = sp_comm_agree(comm, rc);
-    if (rc == SP_OK) {
-        memcpy(all + COUNTS * comm->rank, counts, sizeof counts);
-        rc = sp_comm_allreduce(comm, SP_SCOPE_WORLD, all, COUNTS * (size_t)comm->size,
-                               SP_I64, SP_SUM);
-    }
-    for (int r = 0; rc == SP_OK && r < comm->size; r++) {
+    SP_TRY(sp_comm_agree(comm, SP_NEW(&all, n_all, "a data set")));
+    memcpy(all + COUNTS * comm->rank, counts, sizeof counts);
+    SP_TRY(sp_comm_allreduce(comm, SP_SCOPE_WORLD, all, n_all, SP_I64, SP_SUM));
+    for (int r = 0; r < comm->size; r++) {
         const int64_t *of = all + COUNTS * r;
 
         if (of[2] != all[2])
-            rc = SP_FAIL(SP_EUSAGE, "n_features is %lld on rank 0 and %lld on rank %d",
-                         (long long)all[2], (long long)of[2], r);
+            return SP_FAIL(SP_EUSAGE,
+                           "n_features is %lld on rank 0 and %lld on rank %d",
+                           (long long)all[2], (long long)of[2], r);
         s->first += r < comm->rank ? of[0] : 0;
         s->first_row += r < comm->rank ? of[1] : 0;
         s->n_all += of[0];
         s->rows_all += of[1];
     }
-    free(all);
-    return rc;
+    return SP_OK;
 }
 
 /* The arrays of all samples, one after the other, in one allocation: 4-byte numbers.
@@ -215,19 +198,15 @@ static sp_status gather_rows(sp_data *data, sp_comm *comm, int n_features,
 {
     const size_t rows = (size_t)s->rows_all, columns = (size_t)n_features;
     const size_t bytes = rows * (3 + columns + 1) * 4;
-    int64_t *n_voxels = calloc((size_t)s->n_all + 1, sizeof *n_voxels);
+    SP_FREED int64_t *n_voxels = NULL;
     int32_t *coords = data->rows = calloc(bytes + 1, 1), *labels;
     float *features;
     size_t at = (size_t)s->first_row;
-    sp_status rc = n_voxels && data->rows
-                       ? SP_OK
-                       : SP_FAIL(SP_EMEM, "no memory for %zu bytes of data", bytes);
+    sp_status rc = SP_NEW(&n_voxels, s->n_all, "a data set");
 
-    rc = sp_comm_agree(comm, rc == SP_OK ? alloc_samples(data, s->n_all) : rc);
-    if (rc != SP_OK) {
-        free(n_voxels);
-        return rc;
-    }
+    if (rc == SP_OK && !data->rows)
+        rc = SP_FAIL(SP_EMEM, "no memory for %zu bytes of data", bytes);
+    SP_TRY(sp_comm_agree(comm, rc == SP_OK ? alloc_samples(data, s->n_all) : rc));
     features = (float *)(coords + 3 * rows);
     labels = (int32_t *)(features + columns * rows);
     for (int64_t i = 0; i < s->n; i++) {
@@ -241,18 +220,16 @@ static sp_status gather_rows(sp_data *data, sp_comm *comm, int n_features,
         }
         at += n;
     }
-    rc = sp_comm_allreduce(comm, SP_SCOPE_WORLD, data->rows, bytes, SP_U8, SP_SUM);
-    if (rc == SP_OK)
-        rc = sp_comm_allreduce(comm, SP_SCOPE_WORLD, n_voxels, (size_t)s->n_all, SP_I64,
-                               SP_SUM);
+    SP_TRY(sp_comm_allreduce(comm, SP_SCOPE_WORLD, data->rows, bytes, SP_U8, SP_SUM));
+    SP_TRY(sp_comm_allreduce(comm, SP_SCOPE_WORLD, n_voxels, (size_t)s->n_all, SP_I64,
+                             SP_SUM));
     at = 0;
     for (int64_t i = 0; i < s->n_all; i++) {
         data->samples[i] = (sp_sample_arrays){n_voxels[i], coords + 3 * at,
                                               features + columns * at, labels + at};
         at += (size_t)n_voxels[i];
     }
-    free(n_voxels);
-    return rc;
+    return SP_OK;
 }
 
 /* Checks what the sizes of all arrays follow from, before any is read. */
@@ -294,7 +271,7 @@ int sp_data_create_gathered(sp_data **data, sp_comm *comm, const sp_data_about *
     API_NEED(data, "data");
     *data = NULL;
     API_NEED(comm, "comm");
-    rc = alloc_data(data);
+    rc = SP_NEW(data, 1, "a data set");
     if (rc == SP_OK)
         rc = check_share(about, n_samples, samples);
     rc = sp_comm_agree(comm, rc);
@@ -322,16 +299,13 @@ int64_t sp_data_n_voxels(const sp_data *data)
 static sp_status data_write_samples(const sp_dataset *set, sp_shard_writer *writer)
 {
     const sp_sample_request request = {.verify = true};
-    sp_sample sample = {0};
-    sp_status rc = SP_OK;
+    SP_CLOSED_BY(sp_sample_destroy) sp_sample sample = {0};
 
-    for (int64_t i = 0; i < set->n_samples && rc == SP_OK; i++) {
-        rc = sp_sample_read(set, i, &request, &sample);
-        if (rc == SP_OK)
-            rc = sp_shard_write_sample(writer, i, &sample, NULL, NULL);
+    for (int64_t i = 0; i < set->n_samples; i++) {
+        SP_TRY(sp_sample_read(set, i, &request, &sample));
+        SP_TRY(sp_shard_write_sample(writer, i, &sample, NULL, NULL));
     }
-    sp_sample_destroy(&sample);
-    return rc;
+    return SP_OK;
 }
 
 static sp_status data_write_shard(const sp_dataset *set, const int64_t *n_voxels,
@@ -360,18 +334,13 @@ static sp_status data_write_shard(const sp_dataset *set, const int64_t *n_voxels
 int sp_data_write_shard(const sp_data *data, const char *path)
 {
     const sp_dataset *set;
-    int64_t *n_voxels;
-    sp_status rc;
+    SP_FREED int64_t *n_voxels = NULL;
 
     API_NEED(data, "data");
     API_NEED(path, "path");
     set = &data->set;
-    n_voxels = malloc(((size_t)set->n_samples + 1) * sizeof *n_voxels);
-    if (!n_voxels)
-        return SP_FAIL(SP_EMEM, "no memory for an index");
+    SP_TRY(SP_NEW(&n_voxels, set->n_samples, "an index"));
     for (int64_t i = 0; i < set->n_samples; i++)
         n_voxels[i] = sp_dataset_voxels(set, i);
-    rc = data_write_shard(set, n_voxels, path);
-    free(n_voxels);
-    return rc;
+    return data_write_shard(set, n_voxels, path);
 }

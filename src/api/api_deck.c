@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "base/sp_list.h"
 
 sp_status api_deck_config(const sp_deck *deck, sp_config *config)
 {
@@ -41,23 +42,18 @@ int sp_deck_create(sp_deck **deck, const char *text)
 
 int sp_deck_override(sp_deck *deck, const char *assignment)
 {
-    char **longer;
     sp_status rc;
 
     API_NEED(deck, "deck");
     API_NEED(assignment, "assignment");
-    longer =
-        realloc(deck->assignment, ((size_t)deck->n + 1) * sizeof *deck->assignment);
-    if (!longer)
-        return SP_FAIL(SP_EMEM, "no memory for a deck");
-    deck->assignment = longer;
-    longer[deck->n] = strdup(assignment);
-    if (!longer[deck->n])
+    if (!sp_list_resize(&deck->assignment,
+                        ((size_t)deck->n + 1) * sizeof *deck->assignment) ||
+        !(deck->assignment[deck->n] = strdup(assignment)))
         return SP_FAIL(SP_EMEM, "no memory for a deck");
     deck->n++;
     rc = check_deck(deck);
     if (rc != SP_OK)
-        free(longer[--deck->n]);
+        free(deck->assignment[--deck->n]);
     return rc;
 }
 

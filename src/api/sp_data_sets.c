@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
 #include "data/sp_voxel.h"
 
 /* Opens data.val, or with data.folds the files of data.train that the fold holds out. */
@@ -60,8 +61,7 @@ sp_status sp_data_sets_open_val_sets(sp_data_sets *d, const sp_config *config,
 {
     const sp_strings *text = &config->data.val_sets;
 
-    d->val_set = calloc((size_t)text->n + 1, sizeof *d->val_set);
-    SP_TRY(sp_comm_agree(comm, d->val_set ? SP_OK : SP_FAIL(SP_EMEM, "out of memory")));
+    SP_TRY(sp_comm_agree(comm, SP_NEW(&d->val_set, text->n, "data.val_sets")));
     for (int i = 0; i < text->n; i++) {
         d->n_val_sets++;
         SP_TRY(open_val_set(d, config, comm, text->at[i], &d->val_set[i]));

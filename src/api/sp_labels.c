@@ -88,18 +88,16 @@ static sp_status labels_count_share(const sp_config *config, const sp_comm *comm
                                     const sp_dataset *set, int64_t *count)
 {
     sp_error_record damage;
-    sp_sample sample = {0};
-    sp_status rc = SP_OK;
+    SP_CLOSED_BY(sp_sample_destroy) sp_sample sample = {0};
 
-    for (int64_t i = comm->rank; i < set->n_samples && rc == SP_OK; i += comm->size) {
-        rc = config ? labels_read(config, set, i, &sample, &damage)
-                    : sp_sample_read_labels(set, i, &sample);
-        for (int64_t j = 0; rc == SP_OK && j < sample.n; j++)
+    for (int64_t i = comm->rank; i < set->n_samples; i += comm->size) {
+        SP_TRY(config ? labels_read(config, set, i, &sample, &damage)
+                      : sp_sample_read_labels(set, i, &sample));
+        for (int64_t j = 0; j < sample.n; j++)
             if (sample.labels[j] != SP_IGNORE)
                 count[sample.labels[j]]++;
     }
-    sp_sample_destroy(&sample);
-    return rc;
+    return SP_OK;
 }
 
 /* The most labels of a rank that are counted for a warning: a second of reading. Chunks

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
 #include "base/sp_rng.h"
 
 /* The voxels are a bumpy surface of 529 rows: five tiles of 128 rows, the last of 17,
@@ -272,36 +273,32 @@ static sp_status selftest_grad_weight(problem *p, bool is_wgmma, float *dw, size
 static sp_status selftest_check_grad_weight(problem *p)
 {
     const size_t n = (size_t)K * (size_t)p->x.c * (size_t)p->norm_x.c;
-    float *host = malloc(2 * n * sizeof *host), *dw = NULL;
+    SP_FREED float *host = NULL;
+    float *dw;
     double largest = 0, off = 0;
-    sp_status rc = host ? SP_ALLOC(&p->arena, n, &dw)
-                        : SP_FAIL(SP_EMEM, "self-test: out of memory");
 
+    SP_TRY(SP_NEW(&host, 2 * n, "the self-test"));
+    SP_TRY(SP_ALLOC(&p->arena, n, &dw));
     /* wgmma first: a kernel that does nothing would find the other one's sums in the
      * scratch memory. */
-    for (int way = 0; way < 2 && rc == SP_OK; way++)
-        rc = selftest_grad_weight(p, way == 0, dw, n, host + (size_t)way * n);
-    for (size_t i = 0; i < n && rc == SP_OK; i++) {
+    for (int way = 0; way < 2; way++)
+        SP_TRY(selftest_grad_weight(p, way == 0, dw, n, host + (size_t)way * n));
+    for (size_t i = 0; i < n; i++) {
         largest = worse(largest, fabs((double)host[i]));
         off = worse(off, fabs((double)host[i] - (double)host[n + i]));
     }
-    if (rc == SP_OK)
-        rc =
-            selftest_wgmma_judge("values", "weight gradient", off, TOLERANCE * largest);
-    free(host);
-    return rc;
+    return selftest_wgmma_judge("values", "weight gradient", off, TOLERANCE * largest);
 }
 
 sp_status sp_selftest_wgmma(sp_backend *device)
 {
     problem p = {.backend = device};
-    const size_t most = (size_t)K * MOST_X * MOST_Y;
+    SP_FREED float *host = NULL;
     sp_status rc;
 
     assert(device->ops && !device->ops->is_host);
-    p.host = malloc(most * sizeof(float));
-    if (!p.host)
-        return SP_FAIL(SP_EMEM, "self-test: out of memory");
+    SP_TRY(SP_NEW(&host, K * MOST_X * MOST_Y, "the self-test"));
+    p.host = host;
     rc = device->ops->arena_create(&p.arena, 64 << 20, "self-test");
     if (rc == SP_OK)
         rc = make_plan(&p);
@@ -312,6 +309,5 @@ sp_status sp_selftest_wgmma(sp_backend *device)
     if (rc == SP_OK) /* 64 channels to 256: wgmma's tile */
         rc = selftest_check_grad_weight(&p);
     device->ops->arena_destroy(&p.arena);
-    free(p.host);
     return rc;
 }

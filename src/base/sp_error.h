@@ -79,17 +79,6 @@ static inline const char *sp_plural(double n)
             return sp_error_pass(sp_try_, __FILE__, __LINE__, __func__);               \
     } while (0)
 
-/* The same for functions with something to undo: sets rc and jumps to label if expr
- * fails. */
-#define SP_TRY_GOTO(rc, expr, label)                                                   \
-    do {                                                                               \
-        (rc) = (expr);                                                                 \
-        if ((rc) != SP_OK) {                                                           \
-            sp_error_pass((rc), __FILE__, __LINE__, __func__);                         \
-            goto label;                                                                \
-        }                                                                              \
-    } while (0)
-
 /* The functions that SP_FAIL, SP_TRY and SP_FAIL_INTERNAL call. All return `code`. */
 sp_status sp_error_set(sp_status code, const char *file, int line, const char *func,
                        const char *format, ...)

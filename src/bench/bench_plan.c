@@ -54,23 +54,17 @@ static sp_status measure_family(bench *b, const char *family, int stem_kernel,
 {
     char override[SP_NAME], stem[SP_NAME], name[2 * SP_NAME];
     char *overrides[] = {override, stem};
-    sp_config config = {0};
-    sp_graph graph = {0};
-    sp_status rc;
+    SP_CLOSED_BY(sp_config_destroy) sp_config config = {0};
+    SP_CLOSED_BY(sp_graph_destroy) sp_graph graph = {0};
 
     snprintf(override, sizeof override, "net.family=%s", family);
     snprintf(stem, sizeof stem, "net.stem_kernel=%d", stem_kernel);
     snprintf(name, sizeof name, stem_kernel == 5 ? "plan_%s" : "plan_%s_stem%d", family,
              stem_kernel);
     /* 5 is a network's default anyway, and a dummy knows no such key. */
-    rc = sp_config_read(&config, NULL, stem_kernel == 5 ? 1 : 2, overrides);
-    if (rc == SP_OK)
-        rc = sp_graph_build(&graph, &config, 4, 20);
-    if (rc == SP_OK)
-        rc = plan_measure(b, name, &graph.spec, v);
-    sp_graph_destroy(&graph);
-    sp_config_destroy(&config);
-    return rc;
+    SP_TRY(sp_config_read(&config, NULL, stem_kernel == 5 ? 1 : 2, overrides));
+    SP_TRY(sp_graph_build(&graph, &config, 4, 20));
+    return plan_measure(b, name, &graph.spec, v);
 }
 
 sp_status bench_plan(bench *b)

@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
 #include "bench/bench_roofline_cases.h"
 #include "bench/bench_roofline_code.h"
 #include "cuda/conv/cuda_count.h"
@@ -504,31 +505,26 @@ static sp_status roofline_run(roofline *r)
 
 sp_status bench_roofline(bench *b)
 {
-    roofline *r = calloc(1, sizeof *r);
-    const bench_counter counter = {count_call, r};
+    SP_FREED roofline *r = NULL;
+    bench_counter counter;
     sp_status rc;
 
-    if (!r)
-        return SP_FAIL(SP_EMEM, "out of memory");
-    if (!b->options->code) {
-        free(r);
+    if (!b->options->code)
         return SP_FAIL(SP_EUSAGE, "spbench roofline: --code FILE is missing");
-    }
+    SP_TRY(SP_NEW(&r, 1, "a prediction"));
+    SP_TRY(bench_code_read(b->options->code, &r->code));
     r->b = b;
     r->is_wgmma = b->options->command.config->run.wgmma != SP_WGMMA_OFF;
+    counter = (bench_counter){count_call, r};
     b->counter = &counter;
-    rc = bench_code_read(b->options->code, &r->code);
-    if (rc == SP_OK) {
-        rc = bench_training_open(b, &r->training);
-        if (rc == SP_OK && r->training.device.backend.precision != SP_BF16)
-            rc = SP_FAIL(SP_EUSAGE, "spbench roofline: train.precision must be bf16, "
-                                    "such as by --precision bf16");
-        if (rc == SP_OK)
-            rc = roofline_run(r);
-        forget_maps(r);
-        rc = bench_training_close(b, &r->training, rc);
-    }
+    rc = bench_training_open(b, &r->training);
+    if (rc == SP_OK && r->training.device.backend.precision != SP_BF16)
+        rc = SP_FAIL(SP_EUSAGE, "spbench roofline: train.precision must be bf16, "
+                                "such as by --precision bf16");
+    if (rc == SP_OK)
+        rc = roofline_run(r);
+    forget_maps(r);
+    rc = bench_training_close(b, &r->training, rc);
     b->counter = NULL;
-    free(r);
     return rc;
 }

@@ -18,28 +18,23 @@ static sp_status read_sample(const bench_options *options, bench_voxels *v)
     char *name[] = {(char *)options->shard};
     const sp_strings pattern = {1, name};
     const sp_sample_request request = {.verify = true};
-    sp_dataset set = {0};
-    sp_sample sample = {0};
-    sp_status rc = sp_dataset_open(&set, &pattern, NULL);
+    SP_CLOSED_BY(sp_dataset_close) sp_dataset set = {0};
+    SP_CLOSED_BY(sp_sample_destroy) sp_sample sample = {0};
 
-    if (rc == SP_OK && options->sample >= set.n_samples)
-        rc = SP_FAIL(SP_EUSAGE, "--sample %lld: %s has %lld samples",
-                     (long long)options->sample, options->shard,
-                     (long long)set.n_samples);
-    if (rc == SP_OK)
-        rc = sp_sample_read(&set, options->sample, &request, &sample);
-    if (rc == SP_OK && sample.n == 0)
-        rc = SP_FAIL(SP_EDATA,
-                     "%s: sample %lld has no voxel, so there is nothing to time",
-                     options->shard, (long long)options->sample);
-    if (rc == SP_OK) {
-        v->n = (int32_t)sample.n;
-        v->coords = sample.coords;
-        sample.coords = NULL;
-    }
-    sp_sample_destroy(&sample);
-    sp_dataset_close(&set);
-    return rc;
+    SP_TRY(sp_dataset_open(&set, &pattern, NULL));
+    if (options->sample >= set.n_samples)
+        return SP_FAIL(SP_EUSAGE, "--sample %lld: %s has %lld samples",
+                       (long long)options->sample, options->shard,
+                       (long long)set.n_samples);
+    SP_TRY(sp_sample_read(&set, options->sample, &request, &sample));
+    if (sample.n == 0)
+        return SP_FAIL(SP_EDATA,
+                       "%s: sample %lld has no voxel, so there is nothing to time",
+                       options->shard, (long long)options->sample);
+    v->n = (int32_t)sample.n;
+    v->coords = sample.coords;
+    sample.coords = NULL;
+    return SP_OK;
 }
 
 sp_status bench_voxels_make(const bench_options *options, int64_t n, bench_voxels *v)
@@ -91,44 +86,38 @@ static sp_status voxels_write_samples(const char *path, const char *shape,
                                 .class_name = classes,
                                 .feature_name = columns,
                                 .has_labels = true};
-    int64_t *voxels = malloc((size_t)n_samples * sizeof *voxels);
+    SP_FREED int64_t *voxels = NULL;
     sp_shard_writer *writer = NULL;
-    sp_status rc = voxels ? SP_OK : SP_FAIL(SP_EMEM, "out of memory");
+    sp_status rc = SP_OK;
 
+    SP_TRY(SP_NEW(&voxels, n_samples, "the samples of a shard"));
     for (int i = 0; i < CLASSES; i++) {
         snprintf(names[i], sizeof names[i], "class%d", i);
         classes[i] = names[i];
     }
-    for (int i = 0; rc == SP_OK && i < n_samples; i++)
+    for (int i = 0; i < n_samples; i++)
         voxels[i] = sample->n;
-    if (rc == SP_OK)
-        rc = sp_shard_create(&writer, path, &meta, n_samples, voxels, NULL);
+    SP_TRY(sp_shard_create(&writer, path, &meta, n_samples, voxels, NULL));
     for (int i = 0; rc == SP_OK && i < n_samples; i++) {
         rc = make_sample(shape, (uint64_t)i, sample);
         if (rc == SP_OK)
             rc = sp_shard_write_sample(writer, i, sample, NULL, NULL);
     }
-    free(voxels);
     return sp_shard_close(writer, rc);
 }
 
 static sp_status voxels_write_shard(const char *path, const char *shape, int64_t n,
                                     int n_samples)
 {
-    sp_sample s = {.n = n};
-    sp_status rc;
+    SP_FREED int32_t *coords = NULL, *labels = NULL;
+    SP_FREED float *features = NULL;
 
-    s.coords = malloc(((size_t)n + 1) * 3 * sizeof *s.coords);
-    s.features = malloc(((size_t)n + 1) * COLUMNS * sizeof *s.features);
-    s.labels = malloc(((size_t)n + 1) * sizeof *s.labels);
-    if (s.coords && s.features && s.labels)
-        rc = voxels_write_samples(path, shape, n_samples, &s);
-    else
-        rc = SP_FAIL(SP_EMEM, "out of memory for %lld voxels", (long long)n);
-    free(s.coords);
-    free(s.features);
-    free(s.labels);
-    return rc;
+    SP_TRY(SP_NEW(&coords, 3 * n, "voxels"));
+    SP_TRY(SP_NEW(&features, COLUMNS * n, "voxels"));
+    SP_TRY(SP_NEW(&labels, n, "voxels"));
+    return voxels_write_samples(
+        path, shape, n_samples,
+        &(sp_sample){.n = n, .coords = coords, .features = features, .labels = labels});
 }
 
 /* bench_shard_remove removes these: the temporary folder and the shard, under its name
@@ -208,21 +197,21 @@ static sp_status write_raw(const char *from, const char *path)
 {
     char *name[] = {(char *)from};
     const sp_strings pattern = {1, name};
-    sp_dataset set = {0};
-    FILE *to = NULL;
-    sp_status rc = sp_dataset_open(&set, &pattern, NULL);
+    SP_CLOSED_BY(sp_dataset_close) sp_dataset set = {0};
+    FILE *to;
+    sp_status rc;
 
-    for (int i = 0; rc == SP_OK && i < set.n_shards; i++)
+    SP_TRY(sp_dataset_open(&set, &pattern, NULL));
+    for (int i = 0; i < set.n_shards; i++)
         if (sp_file_is_same(path, set.shard[i].path))
-            rc = SP_FAIL(SP_EUSAGE, "--out %s would replace the shard", path);
-    if (rc == SP_OK && !(to = fopen(path, "wb")))
-        rc = SP_FAIL(SP_EIO, "%s: %s", path, strerror(errno));
-    if (rc == SP_OK)
-        rc = voxels_write_arrays(&set, to);
-    if (to && !sp_file_close(to) && rc == SP_OK)
-        rc = SP_FAIL(SP_EIO, "%s: cannot be written", path);
-    sp_dataset_close(&set);
-    return rc;
+            return SP_FAIL(SP_EUSAGE, "--out %s would replace the shard", path);
+    to = fopen(path, "wb");
+    if (!to)
+        return SP_FAIL(SP_EIO, "%s: %s", path, strerror(errno));
+    rc = voxels_write_arrays(&set, to);
+    return sp_file_close(to) || rc != SP_OK
+               ? rc
+               : SP_FAIL(SP_EIO, "%s: cannot be written", path);
 }
 
 /* A file of the name is replaced if this command writes such files, and not if it is

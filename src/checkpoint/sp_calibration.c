@@ -1,4 +1,5 @@
 #include "checkpoint/sp_calibration.h"
+#include "base/sp_list.h"
 
 #include <assert.h>
 #include <math.h>
@@ -21,25 +22,20 @@ static sp_status calibration_allot(sp_calibration *c)
 {
     const size_t n = (size_t)c->n_features, n_classes = (size_t)c->n_classes;
 
-    c->whiten = calloc(n_classes * n * n + 1, sizeof *c->whiten);
-    c->mean = calloc(n_classes * n + 1, sizeof *c->mean);
-    c->count = calloc(n_classes + 1, sizeof *c->count);
-    c->quantile = calloc(SP_CALIBRATION_STEPS + 1, sizeof *c->quantile);
-    return c->whiten && c->mean && c->count && c->quantile
-               ? SP_OK
-               : SP_FAIL(SP_EMEM, "no memory for %d features of %d classes",
-                         c->n_features, c->n_classes);
+    SP_TRY(SP_NEW(&c->whiten, n_classes * n * n, "a calibration"));
+    SP_TRY(SP_NEW(&c->mean, n_classes * n, "a calibration"));
+    SP_TRY(SP_NEW(&c->count, n_classes, "a calibration"));
+    return SP_NEW(&c->quantile, SP_CALIBRATION_STEPS, "a calibration");
 }
 
 sp_status sp_calibration_create(sp_calibration **calibration, int n_classes,
                                 int n_features)
 {
-    sp_calibration *c = calloc(1, sizeof *c);
+    sp_calibration *c;
 
     assert(n_classes >= 1 && n_features >= 0);
-    *calibration = c;
-    if (!c)
-        return SP_FAIL(SP_EMEM, "no memory for a calibration");
+    SP_TRY(SP_NEW(calibration, 1, "a calibration"));
+    c = *calibration;
     c->temperature = 1;
     c->n_classes = n_classes;
     c->n_features = n_features;

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "base/sp_crc.h"
+#include "base/sp_list.h"
 #include "base/sp_number.h"
 #include "checkpoint/sp_checkpoint_internal.h"
 #include "h5/sp_h5.h"
@@ -67,7 +68,7 @@ static sp_status verify_values(sp_h5 *file, const char *name, const sp_h5_shape 
 {
     const int64_t rows = shape->dim[0];
     piece p = {.row = rows ? bytes / rows : 0, .step = rows};
-    sp_status rc;
+    SP_FREED unsigned char *buffer = NULL;
 
     if (p.row > PIECE && p.row / MOST_UNPACKED > sp_h5_bytes(file))
         return SP_FAIL(SP_EDATA, "%s:%s: rows of %lld bytes in a file of %lld",
@@ -75,14 +76,10 @@ static sp_status verify_values(sp_h5 *file, const char *name, const sp_h5_shape 
                        (long long)sp_h5_bytes(file));
     if (bytes > PIECE)
         p.step = p.row < PIECE ? PIECE / p.row : 1;
-    p.buffer = malloc((size_t)(p.step * p.row) + 1);
-    if (!p.buffer)
-        return SP_FAIL(SP_EMEM, "%s:%s: no memory for %lld bytes", sp_h5_path(file),
-                       name, (long long)(p.step * p.row));
-    rc = verify_rows(file, name, shape, &p,
-                     with_numbers && has_numbers(name, shape->type), crc);
-    free(p.buffer);
-    return rc;
+    SP_TRY(SP_NEW(&buffer, p.step * p.row, name));
+    p.buffer = buffer;
+    return verify_rows(file, name, shape, &p,
+                       with_numbers && has_numbers(name, shape->type), crc);
 }
 
 /* A file of weights by another program may store them in any layout and contain other

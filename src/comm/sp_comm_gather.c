@@ -112,27 +112,28 @@ sp_status sp_comm_exchange(sp_comm *comm, const void *const *data, const size_t 
 sp_status sp_comm_gather(sp_comm *comm, const void *data, size_t bytes, void **all,
                          size_t *n_all)
 {
-    const void **to = calloc((size_t)comm->size, sizeof *to);
-    size_t *counts = calloc((size_t)comm->size, sizeof *counts), received = 0;
-    sp_status rc =
-        to && counts ? SP_OK : SP_FAIL(SP_EMEM, "no memory for the sizes of a gather");
+    SP_FREED const void **to = NULL;
+    SP_FREED size_t *counts = NULL;
+    size_t received = 0;
+    sp_status rc = SP_NEW(&to, comm->size, "the sizes of a gather");
 
     assert(data || bytes == 0);
     *all = NULL;
-    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc), end);
+    if (n_all)
+        *n_all = 0;
+    if (rc == SP_OK)
+        rc = SP_NEW(&counts, comm->size, "the sizes of a gather");
+    SP_TRY(sp_comm_agree(comm, rc));
     to[0] = data;
     counts[0] = bytes;
-    SP_TRY_GOTO(rc, sp_comm_exchange(comm, to, counts, all, &received), end);
+    SP_TRY(sp_comm_exchange(comm, to, counts, all, &received));
     if (comm->rank != 0) {
         free(*all);
         *all = NULL;
     }
-end:
     if (n_all)
         *n_all = received;
-    free(to);
-    free(counts);
-    return rc;
+    return SP_OK;
 }
 
 /* ---- arrays that may be absent ---- */
@@ -190,23 +191,18 @@ sp_status sp_comm_common_send(sp_comm *comm, size_t bytes, sp_common *common)
 {
     enum { PART = 4 << 20 };
     int64_t is_needed = comm && (comm->n_nodes > 1 || !common->mapped);
-    char *aside = NULL;
+    SP_FREED char *aside = NULL;
     sp_status rc = SP_OK;
 
     if (!comm || comm->size == 1)
         return SP_OK;
     SP_TRY(sp_comm_allreduce(comm, SP_SCOPE_WORLD, &is_needed, 1, SP_I64, SP_MAX));
-    if (is_needed && common->mapped && comm->local_rank > 0) {
-        aside = malloc(PART);
-        if (!aside)
-            rc = SP_FAIL(SP_EMEM, "no memory for an index of %zu bytes", bytes);
-    }
-    rc = sp_comm_agree(comm, rc); /* rank 0 has filled its copy by then */
-    for (size_t at = 0; rc == SP_OK && is_needed && at < bytes; at += PART)
-        rc = sp_comm_bcast(comm, aside ? aside : (char *)common->data + at,
-                           bytes - at < PART ? bytes - at : PART, 0);
-    free(aside);
-    SP_TRY(rc);
+    if (is_needed && common->mapped && comm->local_rank > 0)
+        rc = SP_NEW(&aside, PART, "an index");
+    SP_TRY(sp_comm_agree(comm, rc)); /* rank 0 has filled its copy by then */
+    for (size_t at = 0; is_needed && at < bytes; at += PART)
+        SP_TRY(sp_comm_bcast(comm, aside ? aside : (char *)common->data + at,
+                             bytes - at < PART ? bytes - at : PART, 0));
     return is_needed ? sp_comm_barrier(comm) : SP_OK; /* the node's copy is complete */
 }
 

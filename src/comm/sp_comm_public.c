@@ -1,16 +1,15 @@
 /* The functions of include/sptrain.h for ranks. */
 #include <stdlib.h>
 
+#include "base/sp_list.h"
 #include "comm/sp_comm_internal.h"
 
 #include <sptrain.h>
 
 static sp_status alloc_comm(sp_comm **comm)
 {
-    if (!comm)
-        return SP_FAIL(SP_EUSAGE, "the communicator's address is NULL");
-    *comm = calloc(1, sizeof **comm);
-    return *comm ? SP_OK : SP_FAIL(SP_EMEM, "no memory for a communicator");
+    return comm ? SP_NEW(comm, 1, "a communicator")
+                : SP_FAIL(SP_EUSAGE, "the communicator's address is NULL");
 }
 
 int sp_comm_create_self(sp_comm **comm)

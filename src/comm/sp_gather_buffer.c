@@ -48,24 +48,20 @@ sp_status sp_gather_buffer_exchange(sp_gather_buffer *records,
                                     const sp_gather_buffer *to, sp_comm *comm)
 {
     const size_t n = (size_t)comm->size;
-    const void **data = calloc(n, sizeof *data);
-    size_t *bytes = calloc(n, sizeof *bytes);
-    sp_status rc = data && bytes
-                       ? SP_OK
-                       : SP_FAIL(SP_EMEM, "no memory for the sizes of an exchange");
+    SP_FREED const void **data = NULL;
+    SP_FREED size_t *bytes = NULL;
+    sp_status rc = SP_NEW(&data, n, "the sizes of an exchange");
 
+    if (rc == SP_OK)
+        rc = SP_NEW(&bytes, n, "the sizes of an exchange");
     records_forget(records);
-    for (size_t r = 0; rc == SP_OK && r < n; r++) {
+    SP_TRY(sp_comm_agree(comm, rc));
+    for (size_t r = 0; r < n; r++) {
         data[r] = to[r].data;
         bytes[r] = to[r].bytes;
     }
-    rc = sp_comm_agree(comm, rc);
-    if (rc == SP_OK)
-        rc = sp_comm_exchange(comm, data, bytes, &records->gathered,
-                              &records->gathered_bytes);
-    free(data);
-    free(bytes);
-    return rc;
+    return sp_comm_exchange(comm, data, bytes, &records->gathered,
+                            &records->gathered_bytes);
 }
 
 sp_status sp_gather_buffer_gather(sp_gather_buffer *records, sp_comm *comm)

@@ -352,13 +352,10 @@ static sp_status open_loader(sp_loader *l)
     int n_readers = l->options.config->data.readers;
 
     n_readers = n_readers > 0 ? n_readers : 1;
-    l->slot = calloc((size_t)l->n_slots, sizeof *l->slot);
-    l->thread = calloc((size_t)(n_readers + l->n_planners), sizeof *l->thread);
+    SP_TRY(SP_NEW(&l->slot, l->n_slots, "the loader"));
+    SP_TRY(SP_NEW(&l->thread, n_readers + l->n_planners, "the loader"));
     if (is_skipping)
-        l->is_named =
-            calloc((size_t)l->options.set->n_samples + 1, sizeof *l->is_named);
-    if (!l->slot || !l->thread || (is_skipping && !l->is_named))
-        return SP_FAIL(SP_EMEM, "no memory for %d slots of the loader", l->n_slots);
+        SP_TRY(SP_NEW(&l->is_named, l->options.set->n_samples, "the loader"));
     SP_TRY(open_fillers(l));
     SP_TRY(open_arenas(l));
     return start_threads(l, l->n_planners + n_readers);

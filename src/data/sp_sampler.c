@@ -506,13 +506,12 @@ static void fill_groups(const sp_sampler *sampler)
 
 static sp_status allocate(sp_sampler *sampler)
 {
-    struct sp_sampler_scratch *s = calloc(1, sizeof *s);
+    struct sp_sampler_scratch *s;
     size_t n = (size_t)sampler->effective, n_ranks = (size_t)sampler->comm->size;
     int n_groups = sampler->n_groups;
 
-    sampler->scratch = s;
-    if (!s)
-        return SP_FAIL(SP_EMEM, "no memory for the sampler");
+    SP_TRY(SP_NEW(&sampler->scratch, 1, "the steps of an epoch"));
+    s = sampler->scratch;
     s->n_groups = n_groups;
     s->at.epoch = s->at.position = -1;
     SP_TRY(SP_NEW(&s->first_rank, n_groups, "the steps of an epoch"));

@@ -61,11 +61,10 @@ static int rank_of(const sp_strings *paths, int i)
 /* Leaves the paths of one part of a cross-validation, in their order. */
 static sp_status keep_fold(sp_strings *paths, const sp_fold *fold)
 {
-    bool *is_kept = calloc((size_t)paths->n + 1, sizeof *is_kept);
+    SP_FREED bool *is_kept = NULL;
     const int n = paths->n;
 
-    if (!is_kept)
-        return SP_FAIL(SP_EMEM, "out of memory");
+    SP_TRY(SP_NEW(&is_kept, n, "the files of a fold"));
     for (int i = 0; i < n; i++)
         is_kept[i] = (rank_of(paths, i) % fold->n == fold->fold) == fold->is_held_out;
     paths->n = 0;
@@ -74,7 +73,6 @@ static sp_status keep_fold(sp_strings *paths, const sp_fold *fold)
             paths->at[paths->n++] = paths->at[i];
         else
             free(paths->at[i]);
-    free(is_kept);
     return SP_OK;
 }
 

@@ -110,19 +110,15 @@ static void reorder(void *array, int n, const int *from, void *room)
 static sp_status reorder_columns(const sp_dataset *train, sp_dataset *val)
 {
     const int n = val->n_features;
-    void *room = malloc((size_t)n * 8);
+    SP_FREED uint64_t *room = NULL;
 
-    val->column_of = malloc((size_t)n * sizeof *val->column_of);
-    if (!room || !val->column_of) {
-        free(room);
-        return SP_FAIL(SP_EMEM, "no memory for the order of %d columns", n);
-    }
+    SP_TRY(SP_NEW(&room, n, "the order of columns"));
+    SP_TRY(SP_NEW(&val->column_of, n, "the order of columns"));
     for (int i = 0; i < n; i++)
         val->column_of[i] = sp_text_find(n, val->feature_name, train->feature_name[i]);
     reorder(val->feature_name, n, val->column_of, room);
     reorder(val->feature_mean, n, val->column_of, room);
     reorder(val->feature_std, n, val->column_of, room);
-    free(room);
     sp_log_info(
         "%s: feature columns are in another order than in %s; they are matched by name",
         val->shard[0].path, train->shard[0].path);

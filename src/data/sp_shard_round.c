@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "data/sp_shard_internal.h"
 
@@ -74,9 +75,9 @@ static sp_status look(sp_rounding *r, sp_h5 *file, const sp_extent *e, int64_t r
     const int64_t row = sp_extent_row_bytes(e);
     const int64_t step = PIECE / row > 0 ? PIECE / row : 1;
     const int64_t stretch = rows / STRETCHES + 1;
-    char *raw = malloc((size_t)(step * row));
-    sp_status rc = raw ? SP_OK : SP_FAIL(SP_EMEM, "%s: no memory", sp_h5_path(file));
+    SP_FREED char *raw = NULL;
 
+    SP_TRY(SP_NEW(&raw, step * row, sp_h5_path(file)));
     for (int s = 0; s < STRETCHES; s++) {
         int64_t at = e->rows / STRETCHES * s, end = at + stretch, m;
 
@@ -85,13 +86,12 @@ static sp_status look(sp_rounding *r, sp_h5 *file, const sp_extent *e, int64_t r
             end = e->rows;
         }
         end = end < e->rows ? end : e->rows;
-        for (; at < end && rc == SP_OK; at += m) {
+        for (; at < end; at += m) {
             m = end - at < step ? end - at : step;
-            rc = read_rows(r, file, e, at, m, raw);
+            SP_TRY(read_rows(r, file, e, at, m, raw));
         }
     }
-    free(raw);
-    return rc;
+    return SP_OK;
 }
 
 sp_status sp_rounding_add(sp_rounding *r, sp_h5 *file, const sp_dataset *part,

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "base/sp_list.h"
 #include "data/sp_loader_slot.h"
 
 struct sp_single_batch {
@@ -20,19 +21,17 @@ static sp_status open_single(sp_single_batch *s)
     SP_TRY(sp_arena_create(&s->filler.scratch, 0, "batch scratch"));
     SP_TRY(sp_arena_create(&s->slot.host, 0, "batch rows"));
     SP_TRY(ops->arena_create(&s->slot.device, 0, "batch"));
-    s->slot.sample = calloc(1, sizeof *s->slot.sample);
-    return s->slot.sample ? SP_OK : SP_FAIL(SP_EMEM, "no memory for a sample");
+    return SP_NEW(&s->slot.sample, 1, "a sample");
 }
 
 sp_status sp_single_batch_create(sp_single_batch **single,
                                  const sp_loader_options *options)
 {
-    sp_single_batch *s = calloc(1, sizeof *s);
+    sp_single_batch *s;
     sp_status rc;
 
-    *single = s;
-    if (!s)
-        return SP_FAIL(SP_EMEM, "no memory for a batch");
+    SP_TRY(SP_NEW(single, 1, "a batch"));
+    s = *single;
     s->options = *options;
     s->options.is_training = false;
     s->filler.options = &s->options;

@@ -81,18 +81,16 @@ static sp_status parse_text(const sp_deck_text *text, config_t *parsed)
 static sp_status deck_read(sp_config *config, const sp_deck_text *text,
                            enum sp_origin origin)
 {
-    config_t parsed;
+    SP_CLOSED_BY(config_destroy) config_t parsed;
     const config_setting_t *root;
-    sp_status rc;
 
     config_init(&parsed);
-    rc = parse_text(text, &parsed);
+    SP_TRY(parse_text(text, &parsed));
     root = config_root_setting(&parsed);
-    for (int i = 0; rc == SP_OK && i < config_setting_length(root); i++)
-        rc = read_section(config, config_setting_get_elem(root, (unsigned)i), text,
-                          origin);
-    config_destroy(&parsed);
-    return rc;
+    for (int i = 0; i < config_setting_length(root); i++)
+        SP_TRY(read_section(config, config_setting_get_elem(root, (unsigned)i), text,
+                            origin));
+    return SP_OK;
 }
 
 /* The defaults as the text of a deck, malloc'd. */
@@ -142,32 +140,27 @@ static bool is_as_it_stands(const sp_key *key, const char *value)
  * setting. */
 static sp_status set_in_grammar(sp_config *config, const sp_key *key, const char *value)
 {
-    sp_deck_text text = {0};
-    config_t parsed;
-    char *deck;
+    SP_CLOSED_BY(sp_deck_text_destroy) sp_deck_text text = {0};
+    SP_CLOSED_BY(config_destroy) config_t parsed;
+    SP_FREED char *deck = NULL;
     sp_status rc;
 
+    config_init(&parsed);
     if (!value[strspn(value, " \t")])
         return SP_FAIL(SP_EUSAGE,
                        "command line: %s.%s takes a value (%s), found nothing",
                        key->section, key->name, sp_deck_type_name(key->type));
     if (asprintf(&deck, "value = %s\n;", value) < 0)
         return SP_FAIL(SP_EMEM, "deck: out of memory");
-    config_init(&parsed);
     rc = sp_deck_text_string(&text, deck, "command line");
     if (rc == SP_EUSAGE || rc == SP_EDATA ||
         (rc == SP_OK && (!config_read_string(&parsed, text.text) ||
                          config_setting_length(config_root_setting(&parsed)) != 1)))
         rc = SP_FAIL(SP_EUSAGE, "command line: %s.%s = %.80s is no %s as a deck has it",
                      key->section, key->name, value, sp_deck_type_name(key->type));
-    if (rc == SP_OK)
-        rc =
-            sp_deck_set(config, key,
-                        config_setting_get_elem(config_root_setting(&parsed), 0), NULL);
-    config_destroy(&parsed);
-    sp_deck_text_destroy(&text);
-    free(deck);
-    return rc;
+    SP_TRY(rc);
+    return sp_deck_set(config, key,
+                       config_setting_get_elem(config_root_setting(&parsed), 0), NULL);
 }
 
 static sp_status override(sp_config *config, const char *text)

@@ -359,21 +359,19 @@ static sp_status read_converted(sp_h5 *file, const sp_h5_entry *entry, sp_h5_typ
 {
     const sp_h5_type type = entry->shape.type;
     int64_t step = PIECE / (row * type.size) > 0 ? PIECE / (row * type.size) : 1, bad;
-    char *raw = malloc((size_t)(step * row * type.size));
-    sp_status rc = SP_OK;
+    SP_FREED char *raw = malloc((size_t)(step * row * type.size));
 
     if (!raw)
         return h5_no_memory(file, entry->name);
-    for (int64_t done = 0; done < rows && rc == SP_OK; done += step) {
+    for (int64_t done = 0; done < rows; done += step) {
         int64_t m = rows - done < step ? rows - done : step;
 
-        rc = read_stored(file, entry, done, m, raw);
-        if (rc == SP_OK && (bad = sp_h5_convert(type, raw, m * row, to,
-                                                out + done * row * to.size)) >= 0)
-            rc = say_value(file, entry->name, type, raw, bad, done * row + bad, to);
+        SP_TRY(read_stored(file, entry, done, m, raw));
+        bad = sp_h5_convert(type, raw, m * row, to, out + done * row * to.size);
+        if (bad >= 0)
+            return say_value(file, entry->name, type, raw, bad, done * row + bad, to);
     }
-    free(raw);
-    return rc;
+    return SP_OK;
 }
 
 sp_status sp_h5_read(sp_h5 *file, const char *name, sp_h5_type type, int rank,
@@ -483,9 +481,8 @@ sp_status sp_h5_attr_read(sp_h5 *file, const char *object, const char *name,
                           sp_h5_type type, int64_t n, void *data)
 {
     const sp_h5_attr *attr;
-    sp_status rc = SP_OK;
     int64_t bad;
-    void *raw;
+    SP_FREED void *raw = NULL;
 
     assert(!file->is_written);
     assert(n >= 0 && data);
@@ -503,10 +500,7 @@ sp_status sp_h5_attr_read(sp_h5 *file, const char *object, const char *name,
         return h5_no_memory(file, name);
     memcpy(raw, attr->value, (size_t)n * (size_t)attr->type.size);
     bad = sp_h5_convert(attr->type, raw, n, type, data);
-    if (bad >= 0)
-        rc = say_value(file, name, attr->type, raw, bad, bad, type);
-    free(raw);
-    return rc;
+    return bad < 0 ? SP_OK : say_value(file, name, attr->type, raw, bad, bad, type);
 }
 
 sp_status sp_h5_attr_read_int(sp_h5 *file, const char *object, const char *name,

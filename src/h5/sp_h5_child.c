@@ -19,6 +19,7 @@
 #include <xxhash.h>
 
 #include "base/sp_file.h"
+#include "base/sp_list.h"
 #include "base/sp_liveness.h"
 #include "base/sp_log.h"
 #include "base/sp_signal.h"
@@ -217,9 +218,8 @@ static sp_status read_catalog(const char *path, unsigned char *data, size_t byte
 sp_status sp_h5_child_next(sp_h5_child *child, const char *path, int64_t file_bytes,
                            sp_h5_catalog *catalog)
 {
+    SP_FREED unsigned char *data = NULL;
     sp_h5_frame head;
-    unsigned char *data;
-    sp_status rc;
 
     assert(child->pid > 0 && file_bytes >= 0);
     if (!h5_receive(child, &head, sizeof head))
@@ -227,21 +227,16 @@ sp_status sp_h5_child_next(sp_h5_child *child, const char *path, int64_t file_by
     if (head.bytes / ANSWER_FACTOR > (uint64_t)(file_bytes + ANSWER / ANSWER_FACTOR) ||
         (head.status != SP_OK && head.bytes >= SP_ERROR_MESSAGE))
         return fail_answer(path);
-    data = malloc(head.bytes + 1);
-    if (!data)
-        return SP_FAIL(SP_EMEM, "%s: no memory for its index of %llu bytes", path,
-                       (unsigned long long)head.bytes);
+    SP_TRY(SP_NEW(&data, head.bytes, path));
     if (!h5_receive(child, data, head.bytes))
-        rc = fail_ended(child, path);
-    else if (XXH64(data, head.bytes, 0) != head.hash)
-        rc = fail_answer(path);
-    else if (head.status != SP_OK)
-        rc = raise_message(path, head.status, (char *)data, head.bytes);
-    else
-        rc = read_catalog(path, data, head.bytes, catalog);
-    free(data);
-    child->n_left -= rc == SP_OK;
-    return rc;
+        return fail_ended(child, path);
+    if (XXH64(data, head.bytes, 0) != head.hash)
+        return fail_answer(path);
+    if (head.status != SP_OK)
+        return raise_message(path, head.status, (char *)data, head.bytes);
+    SP_TRY(read_catalog(path, data, head.bytes, catalog));
+    child->n_left--;
+    return SP_OK;
 }
 
 /* SP_EIO unless the file that the child read is the one that is open here. */

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/sp_list.h"
 #include "base/sp_liveness.h"
 #include "h5/sp_h5_internal.h"
 
@@ -276,8 +277,8 @@ sp_status sp_h5_write_rows(sp_h5 *file, const char *name, int64_t first, int64_t
 sp_status sp_h5_write_texts(sp_h5 *file, const char *name, int64_t n,
                             char *const *texts)
 {
+    SP_FREED char *block = NULL;
     size_t size = 1;
-    char *block;
     hid_t type;
     sp_status rc;
 
@@ -285,9 +286,7 @@ sp_status sp_h5_write_texts(sp_h5 *file, const char *name, int64_t n,
     assert(n >= 0 && (texts || n == 0));
     for (int64_t i = 0; i < n; i++)
         size = strlen(texts[i]) > size ? strlen(texts[i]) : size;
-    block = calloc((size_t)n + 1, size);
-    if (!block)
-        return SP_FAIL(SP_EMEM, "%s:%s: no memory", file->path, name);
+    SP_TRY(SP_NEW(&block, ((size_t)n + 1) * size, name));
     for (int64_t i = 0; i < n; i++)
         memcpy(block + (size_t)i * size, texts[i], strlen(texts[i]));
     sp_h5_enter();
@@ -296,7 +295,6 @@ sp_status sp_h5_write_texts(sp_h5 *file, const char *name, int64_t n,
     rc = make_set(file, name, type, 1, &n, type, block);
     H5Tclose(type);
     rc = h5_leave_written(file, name, rc);
-    free(block);
     return rc;
 }
 

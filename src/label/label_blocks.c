@@ -91,8 +91,7 @@ sp_status label_blocks_add(label_blocks *b, const sp_sample *s, const uint64_t *
                            const uint32_t *mark)
 {
     const size_t n = (size_t)s->n_points;
-    char *payload = malloc(payload_bytes(s->n_points) + 1);
-    sp_status rc;
+    SP_FREED char *payload = malloc(payload_bytes(s->n_points) + 1);
 
     assert(b->merger.comm && 0 <= s->id && s->id < b->set.n_samples);
     if (!payload)
@@ -101,9 +100,7 @@ sp_status label_blocks_add(label_blocks *b, const sp_sample *s, const uint64_t *
         memcpy(payload, s->point_index, n * sizeof *s->point_index);
         memcpy(payload + n * sizeof *s->point_index, mark, n * sizeof *mark);
     }
-    rc = sp_merger_add(&b->merger, s, sum, payload, payload_bytes(s->n_points));
-    free(payload);
-    return rc;
+    return sp_merger_add(&b->merger, s, sum, payload, payload_bytes(s->n_points));
 }
 
 /* A record of labelled points, which one rank writes, begins with their number (int64).

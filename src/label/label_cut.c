@@ -1,4 +1,5 @@
 #include "label/label_cut.h"
+#include "base/sp_list.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -15,19 +16,16 @@ sp_status label_cut_begin(label_cut **cut, sp_comm *comm, const label_store *sto
                           const char *path, int first_rank, vox_codes *codes)
 {
     const int part = (comm->rank - first_rank + comm->size) % comm->size;
-    label_cut *c = calloc(1, sizeof *c);
+    label_cut *c;
 
     assert(0 <= first_rank && first_rank < comm->size && store->vox->block > 0);
-    *cut = c;
-    if (!c)
-        return SP_FAIL(SP_EMEM, "no memory for a scan");
+    SP_TRY(SP_NEW(cut, 1, "a scan"));
+    c = *cut;
     *c = (label_cut){
         .comm = comm, .vox = store->vox, .scan = store->scan, .store = *store};
     snprintf(c->path, sizeof c->path, "%s", path);
     vox_part_path(c->path, part, c->own_path, sizeof c->own_path);
-    c->is_damaged = calloc((size_t)c->vox->n_inputs, 1);
-    if (!c->is_damaged)
-        return SP_FAIL(SP_EMEM, "no memory for the neighbours of a scan");
+    SP_TRY(SP_NEW(&c->is_damaged, c->vox->n_inputs, "the neighbours of a scan"));
     c->part = (vox_cut){.options = c->vox,
                         .file = c->scan,
                         .part = part,

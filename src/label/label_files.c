@@ -197,8 +197,7 @@ static sp_status look(const label_files *f, int i, bool *is_there, bool *is_ours
                       bool *is_done)
 {
     char path[LABEL_PATH], now[64];
-    char *made = NULL, *want;
-    sp_status rc = SP_OK;
+    SP_FREED char *made = NULL, *want = NULL;
 
     *is_ours = *is_done = false;
     *is_there = access(path_of(f->dir, f->file[i].name, "", path), F_OK) == 0;
@@ -207,8 +206,8 @@ static sp_status look(const label_files *f, int i, bool *is_there, bool *is_ours
     SP_TRY(word_made(f, i, path, &want));
     path_of(f->work, f->file[i].name, MADE, path);
     if (access(path, R_OK) == 0)
-        rc = sp_file_read(path, &made, NULL);
-    if (rc == SP_OK && made) {
+        SP_TRY(sp_file_read(path, &made, NULL));
+    if (made) {
         size_t n = strlen(now);
 
         *is_ours = strncmp(made, now, n) == 0 && made[n] == '\n';
@@ -216,9 +215,7 @@ static sp_status look(const label_files *f, int i, bool *is_there, bool *is_ours
                    (f->options->raster <= 0 ||
                     access(path_of(f->dir, f->file[i].name, ".tif", path), F_OK) == 0);
     }
-    free(made);
-    free(want);
-    return rc;
+    return SP_OK;
 }
 
 sp_status label_files_finish(const label_files *f, int i)
@@ -261,25 +258,22 @@ static int by_name(const void *a, const void *b)
 
 static sp_status check_names(const label_files *f, const label_options *o)
 {
-    const label_file **sorted = calloc((size_t)f->n + 1, sizeof *sorted);
+    SP_FREED const label_file **sorted = NULL;
     int n = 0;
-    sp_status rc = SP_OK;
 
-    if (!sorted)
-        return SP_FAIL(SP_EMEM, "no memory for %d names", f->n);
+    SP_TRY(SP_NEW(&sorted, f->n, "the names of outputs"));
     for (int i = 0; i < f->n; i++)
         if (!f->file[i].is_skipped)
             sorted[n++] = &f->file[i];
     qsort(sorted, (size_t)n, sizeof *sorted, by_name);
-    for (int i = 1; i < n && rc == SP_OK; i++)
+    for (int i = 1; i < n; i++)
         if (strcmp(sorted[i - 1]->name, sorted[i]->name) == 0)
-            rc = SP_FAIL(SP_EUSAGE,
-                         "%s and %s would both become %s/%s; label them into two "
-                         "folders",
-                         o->vox.input[sorted[i - 1] - f->file],
-                         o->vox.input[sorted[i] - f->file], f->dir, sorted[i]->name);
-    free(sorted);
-    return rc;
+            return SP_FAIL(SP_EUSAGE,
+                           "%s and %s would both become %s/%s; label them into two "
+                           "folders",
+                           o->vox.input[sorted[i - 1] - f->file],
+                           o->vox.input[sorted[i] - f->file], f->dir, sorted[i]->name);
+    return SP_OK;
 }
 
 /* The place of a file on its device; zero if it does not exist. */
@@ -304,15 +298,14 @@ static int by_place(const void *a, const void *b)
 static sp_status check_scans(const label_files *f, const label_options *o)
 {
     const size_t n = f->n > 0 ? (size_t)f->n : 0;
-    struct stat *scan;
+    SP_FREED struct stat *scan = NULL;
     char path[LABEL_PATH];
-    sp_status rc = SP_OK;
 
     SP_TRY(SP_NEW(&scan, n, "scans"));
     for (int i = 0; i < f->n; i++)
         scan[i] = place_of(o->vox.input[i]);
     qsort(scan, n, sizeof *scan, by_place);
-    for (int i = 0, k = 0; i < f->n && rc == SP_OK; i++) {
+    for (int i = 0, k = 0; i < f->n; i++) {
         struct stat st = {0};
 
         if (!f->file[i].is_skipped)
@@ -321,12 +314,12 @@ static sp_status check_scans(const label_files *f, const label_options *o)
             continue;
         while (k + 1 < f->n && !sp_file_is_same(o->vox.input[k], path))
             k++;
-        rc = SP_FAIL(SP_EUSAGE,
-                     "%s: the output %s would replace this scan; choose another --out",
-                     o->vox.input[k], path);
+        return SP_FAIL(
+            SP_EUSAGE,
+            "%s: the output %s would replace this scan; choose another --out",
+            o->vox.input[k], path);
     }
-    free(scan);
-    return rc;
+    return SP_OK;
 }
 
 /* Notes the header's extent and coordinate system of the scan. */
@@ -349,24 +342,21 @@ static sp_status check_scan(label_files *f, const label_model *m,
     const sp_scan_options options = vox_scan_options(m->vox);
     char path[LABEL_PATH];
     label_raster map;
-    sp_scan *scan;
-    sp_status rc;
+    SP_CLOSED_BY(sp_scan_done) sp_scan *scan = NULL;
 
     SP_TRY(sp_scan_open(&scan, o->vox.input[i], &options));
-    rc = name_output(scan, f->file[i].name);
+    SP_TRY(name_output(scan, f->file[i].name));
     f->file[i].n_points = sp_scan_count(scan);
     set_extent(f, scan, i);
-    if (rc == SP_OK && o->buffer > 0)
-        rc = label_index_find(index, scan, &f->file[i].n_points, &f->file[i].extent);
+    if (o->buffer > 0)
+        SP_TRY(label_index_find(index, scan, &f->file[i].n_points, &f->file[i].extent));
     path_of(f->dir, f->file[i].name, "", path);
     f->file[i].section = o->has_window ? 0 : sp_scan_section(scan, path);
-    if (rc == SP_OK)
-        rc = label_model_check(m, o, scan, path);
-    if (rc == SP_OK && o->raster > 0)
-        rc = label_raster_lay_out(&map, o->vox.input[i], &f->file[i].extent, o->raster,
-                                  m->n_classes);
-    sp_scan_close(scan);
-    return rc;
+    SP_TRY(label_model_check(m, o, scan, path));
+    return o->raster > 0
+               ? label_raster_lay_out(&map, o->vox.input[i], &f->file[i].extent,
+                                      o->raster, m->n_classes)
+               : SP_OK;
 }
 
 /* The scan in the two lines of word_made, cut out of them; NULL if missing. */
@@ -391,21 +381,20 @@ static char *scan_of(char *made)
  * was made of another scan, which is still there. A scan that was moved is the same. */
 static sp_status check_origin(const label_files *f, const char *scan, int i)
 {
-    char path[LABEL_PATH], *made, *origin;
+    char path[LABEL_PATH], *origin;
+    SP_FREED char *made = NULL;
     struct stat was = {0}, is = place_of(scan);
-    sp_status rc = SP_OK;
 
     SP_TRY(sp_file_read(path_of(f->work, f->file[i].name, MADE, path), &made, NULL));
     origin = scan_of(made);
     if (origin)
         was = place_of(origin);
     if (was.st_ino && (was.st_dev != is.st_dev || was.st_ino != is.st_ino))
-        rc = SP_FAIL(SP_EUSAGE,
-                     "%s/%s was made of %s, not of %s; choose another --out, or "
-                     "--overwrite replaces it",
-                     f->dir, f->file[i].name, origin, scan);
-    free(made);
-    return rc;
+        return SP_FAIL(SP_EUSAGE,
+                       "%s/%s was made of %s, not of %s; choose another --out, or "
+                       "--overwrite replaces it",
+                       f->dir, f->file[i].name, origin, scan);
+    return SP_OK;
 }
 
 void label_files_skip(label_files *f, int i, const char *why)
@@ -418,49 +407,43 @@ void label_files_skip(label_files *f, int i, const char *why)
 
 sp_status label_files_report_skipped(const label_files *f, sp_comm *comm)
 {
-    unsigned char *is_skipped = calloc((size_t)f->n + 1, 1);
+    SP_FREED unsigned char *is_skipped = NULL;
     int n = 0;
     sp_status rc = SP_OK;
 
-    if (!is_skipped)
-        rc = SP_FAIL(SP_EMEM, "no memory for %d scans", f->n);
-    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc), end);
+    SP_TRY(sp_comm_agree(comm, SP_NEW(&is_skipped, f->n, "the scans")));
     for (int i = 0; i < f->n; i++)
         is_skipped[i] = f->file[i].is_skipped;
-    SP_TRY_GOTO(rc,
-                sp_comm_allreduce(comm, SP_SCOPE_WORLD, is_skipped, (size_t)f->n, SP_U8,
-                                  SP_MAX),
-                end);
+    SP_TRY(sp_comm_allreduce(comm, SP_SCOPE_WORLD, is_skipped, (size_t)f->n, SP_U8,
+                             SP_MAX));
     for (int i = 0; i < f->n; i++)
         n += is_skipped[i];
     if (f->first_fault[0])
         rc = SP_FAIL(SP_EDATA, "%d of %d scans %s not labelled; the first: %s", n, f->n,
                      n == 1 ? "was" : "were", f->first_fault);
-    rc = sp_comm_agree(comm, rc);
-end:
-    free(is_skipped);
-    return rc;
+    return sp_comm_agree(comm, rc);
 }
 
 static sp_status check_scans_of(label_files *f, const label_model *m,
                                 const label_options *o)
 {
-    label_index index = {0};
+    SP_CLOSED_BY(label_index_free) label_index index = {0};
     int n_skipped = 0;
-    sp_status rc = label_index_read(&index, o->index);
 
-    for (int i = 0; i < f->n && rc == SP_OK; i++) {
-        rc = check_scan(f, m, o, &index, i);
-        if (rc != SP_EDATA || f->n == 1)
+    SP_TRY(label_index_read(&index, o->index));
+    for (int i = 0; i < f->n; i++) {
+        const sp_status rc = check_scan(f, m, o, &index, i);
+
+        if (rc != SP_EDATA || f->n == 1) {
+            SP_TRY(rc);
             continue;
+        }
         label_files_skip(f, i, sp_error_last()->message);
         sp_log_warn0("skipped: %s", sp_error_last()->message);
-        rc = ++n_skipped < f->n ? SP_OK : SP_FAIL(SP_EDATA, "%s", f->first_fault);
+        if (++n_skipped == f->n)
+            return SP_FAIL(SP_EDATA, "%s", f->first_fault);
     }
-    if (rc == SP_OK)
-        rc = label_index_write(&index, o->index);
-    label_index_free(&index);
-    return rc;
+    return label_index_write(&index, o->index);
 }
 
 static sp_status check_all(label_files *f, const label_model *m, const label_options *o)

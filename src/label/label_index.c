@@ -116,14 +116,13 @@ void label_index_free(label_index *x)
 /* Reads all points for their number and extent. */
 static sp_status index_measure(sp_scan *scan, int64_t *n_points, vox_extent *e)
 {
-    sp_scan_points points = {0};
-    sp_status rc;
+    SP_CLOSED_BY(sp_scan_points_destroy) sp_scan_points points = {0};
 
     *e = (vox_extent){{INFINITY, INFINITY}, {-INFINITY, -INFINITY}};
     *n_points = 0;
     do {
-        SP_TRY_GOTO(rc, sp_scan_next(scan, SP_SCAN_BLOCK, &points), end);
-        SP_TRY_GOTO(rc, sp_signal_check(), end);
+        SP_TRY(sp_scan_next(scan, SP_SCAN_BLOCK, &points));
+        SP_TRY(sp_signal_check());
         sp_liveness_count();
         for (int64_t i = 0; i < points.n; i++)
             for (int a = 0; a < 2; a++) {
@@ -132,10 +131,7 @@ static sp_status index_measure(sp_scan *scan, int64_t *n_points, vox_extent *e)
             }
         *n_points += points.n;
     } while (points.n > 0);
-    rc = sp_scan_rewind(scan);
-end:
-    sp_scan_points_destroy(&points);
-    return rc;
+    return sp_scan_rewind(scan);
 }
 
 sp_status label_index_find(label_index *x, sp_scan *scan, int64_t *n_points,
@@ -171,10 +167,9 @@ sp_status label_index_find(label_index *x, sp_scan *scan, int64_t *n_points,
 
 sp_status label_index_write(label_index *x, const char *path)
 {
-    char *text = NULL;
+    SP_FREED char *text = NULL;
     size_t bytes = 0;
     FILE *to;
-    sp_status rc;
 
     if (!path || !x->is_changed)
         return SP_OK;
@@ -192,8 +187,6 @@ sp_status label_index_write(label_index *x, const char *path)
                     e->n_points, e->extent.low[0], e->extent.low[1], e->extent.high[0],
                     e->extent.high[1], e->path);
     }
-    rc = sp_file_close(to) ? sp_file_replace(path, text, bytes, (int)getpid())
-                           : SP_FAIL(SP_EMEM, "%s: no memory to write it", path);
-    free(text);
-    return rc;
+    return sp_file_close(to) ? sp_file_replace(path, text, bytes, (int)getpid())
+                             : SP_FAIL(SP_EMEM, "%s: no memory to write it", path);
 }

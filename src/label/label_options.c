@@ -161,18 +161,16 @@ static bool is_override(const char *word)
 /* Moves overrides after the scans. */
 static sp_status split_words(label_options *o, char **word, int n)
 {
-    char **moved = calloc((size_t)n + 1, sizeof *moved);
+    SP_FREED char **moved = NULL;
     int n_files = 0;
 
-    if (!moved)
-        return SP_FAIL(SP_EMEM, "no memory for the command line");
+    SP_TRY(SP_NEW(&moved, n, "the command line"));
     for (int i = 0; i < n; i++)
         if (is_override(word[i]))
             moved[o->n_overrides++] = word[i];
         else
             word[n_files++] = word[i];
     memcpy(word + n_files, moved, (size_t)o->n_overrides * sizeof *moved);
-    free(moved);
     o->overrides = word + n_files;
     o->model = n_files > 0 ? word[0] : NULL;
     o->vox.input = word + 1;

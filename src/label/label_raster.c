@@ -1,4 +1,5 @@
 #include "label/label_raster.h"
+#include "base/sp_list.h"
 
 #include <assert.h>
 #include <math.h>
@@ -43,10 +44,7 @@ static size_t raster_counts(const label_raster *r)
 sp_status label_raster_open(label_raster *r)
 {
     assert(!r->count);
-    r->count = calloc(raster_counts(r) + 1, sizeof *r->count);
-    return r->count ? SP_OK
-                    : SP_FAIL(SP_EMEM, "no memory for a map of %lld x %lld cells",
-                              (long long)r->n[0], (long long)r->n[1]);
+    return SP_NEW(&r->count, raster_counts(r), "the cells of a map");
 }
 
 void label_raster_free(label_raster *r)

@@ -152,8 +152,8 @@ sp_status label_raster_write(const label_raster *r, const char *path,
                              char *const *class_name, int epsg)
 {
     char temporary[PATH_MAX + 16];
-    float *share = malloc((size_t)r->n[0] * sizeof *share);
-    char *bands = raster_band_names(r, class_name);
+    SP_FREED float *share = malloc((size_t)r->n[0] * sizeof *share);
+    SP_FREED char *bands = raster_band_names(r, class_name);
     bool is_written = false;
     TIFF *to = NULL;
 
@@ -175,13 +175,9 @@ sp_status label_raster_write(const label_raster *r, const char *path,
     if (!share || !bands || !is_written) {
         const bool is_memory = !share || !bands;
 
-        free(share);
-        free(bands);
         unlink(temporary);
         return SP_FAIL(is_memory ? SP_EMEM : SP_EIO, "%s: %s", path,
                        is_memory ? "no memory to write it" : "cannot be written");
     }
-    free(share);
-    free(bands);
     return sp_file_rename(temporary, path);
 }

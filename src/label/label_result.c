@@ -25,11 +25,8 @@ sp_status label_result_open(label_result *r, const label_model *m,
                                         ? SP_SCAN_NO_CLASS
                                         : (int32_t)o->doubtful,
                         .has_kept = o->keep != NULL};
-    r->probability = calloc((size_t)m->n_classes + 1, sizeof *r->probability);
-    r->total = calloc((size_t)m->n_classes + 1, sizeof *r->total);
-    return r->probability && r->total
-               ? SP_OK
-               : SP_FAIL(SP_EMEM, "no memory for %d classes", m->n_classes);
+    SP_TRY(SP_NEW(&r->probability, m->n_classes, "the classes"));
+    return SP_NEW(&r->total, m->n_classes, "the classes");
 }
 
 /* ---- rows of ranks ---- */

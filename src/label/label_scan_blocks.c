@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/sp_fault.h"
+#include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "label/label_table.h"
 #include "vox/vox_rim.h"
@@ -170,17 +171,13 @@ static int64_t end_of_round(const shared *s, int64_t first)
 static sp_status deal(shared *s)
 {
     const sp_comm *comm = s->work->comm;
-    const size_t n = (size_t)s->cut->n_pieces + 1;
-    int64_t *load = calloc((size_t)comm->size, sizeof *load);
-    int64_t *cost = calloc(n, sizeof *cost);
+    const int64_t n = s->cut->n_pieces;
+    SP_FREED int64_t *load = NULL, *cost = NULL;
 
-    s->rank_of = calloc(n, sizeof *s->rank_of);
-    s->mine = calloc(n, sizeof *s->mine);
-    if (!load || !cost || !s->rank_of || !s->mine) {
-        free(load);
-        free(cost);
-        return SP_FAIL(SP_EMEM, "no memory for %" PRId64 " blocks", s->cut->n_pieces);
-    }
+    SP_TRY(SP_NEW(&load, comm->size, "the ranks"));
+    SP_TRY(SP_NEW(&cost, n, "the blocks"));
+    SP_TRY(SP_NEW(&s->rank_of, n, "the blocks"));
+    SP_TRY(SP_NEW(&s->mine, n, "the blocks"));
     for (int64_t i = 0; i < s->cut->n_pieces; i++)
         cost[i] = piece_cost(s, i);
     for (int64_t i = 0; i < s->cut->n_pieces; i = end_of_round(s, i))
@@ -188,8 +185,6 @@ static sp_status deal(shared *s)
     for (int64_t i = 0; i < s->cut->n_pieces; i++)
         if (s->rank_of[i] == comm->rank)
             s->mine[s->n_mine++] = i;
-    free(load);
-    free(cost);
     return SP_OK;
 }
 
@@ -403,21 +398,16 @@ static void free_shared(shared *s)
         label_writer_free(s->job);
     free(s->rank_of);
     free(s->mine);
-    free(s);
 }
 
 /* Labels the scan that is number t of those to do. */
 static sp_status run_shared(label_work *w, int t)
 {
-    shared *s = calloc(1, sizeof *s);
+    SP_FREED shared *s = NULL;
     bool is_skipped = false;
-    sp_status rc = s ? SP_OK : SP_FAIL(SP_EMEM, "no memory for a scan");
+    sp_status rc = SP_NEW(&s, 1, "a scan");
 
-    rc = sp_comm_agree(label_work_session(w)->comm, rc);
-    if (rc != SP_OK) {
-        free(s);
-        return rc;
-    }
+    SP_TRY(sp_comm_agree(label_work_session(w)->comm, rc));
     *s = (shared){.work = w,
                   .scan = w->pending[t],
                   .first_rank = t % w->comm->size,

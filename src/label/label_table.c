@@ -180,12 +180,11 @@ static void table_rows(const label_files *f, const label_model *m, FILE *csv,
 sp_status label_table_write(const label_files *f, const label_model *m,
                             const char *prefix)
 {
-    char *text = NULL;
+    SP_FREED char *text = NULL;
     const char *line = NULL;
     size_t bytes = 0;
-    sp_json json = {0};
+    SP_CLOSED_BY(sp_json_destroy) sp_json json = {0};
     FILE *csv = open_memstream(&text, &bytes);
-    sp_status rc;
 
     assert(f && m && prefix);
     if (!csv)
@@ -204,15 +203,9 @@ sp_status label_table_write(const label_files *f, const label_model *m,
     sp_json_begin_array(&json, "features");
     table_rows(f, m, csv, &json);
     sp_json_end_array(&json);
-    rc = sp_file_close(csv) ? SP_OK
-                            : SP_FAIL(SP_EMEM, "%s.csv: no memory to write it", prefix);
-    if (rc == SP_OK)
-        rc = table_save(f, prefix, ".csv", text, bytes);
-    if (rc == SP_OK)
-        rc = sp_json_end(&json, &line);
-    if (rc == SP_OK)
-        rc = table_save(f, prefix, ".geojson", line, strlen(line));
-    sp_json_destroy(&json);
-    free(text);
-    return rc;
+    if (!sp_file_close(csv))
+        return SP_FAIL(SP_EMEM, "%s.csv: no memory to write it", prefix);
+    SP_TRY(table_save(f, prefix, ".csv", text, bytes));
+    SP_TRY(sp_json_end(&json, &line));
+    return table_save(f, prefix, ".geojson", line, strlen(line));
 }

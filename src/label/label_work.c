@@ -292,7 +292,7 @@ static sp_status write_rows(const label_work *w, const label_job *job, sp_scan *
     sp_scan_labels labels = label_result_labels(&job->result);
     const label_deal *deal = &job->result.deal;
     const int writer = label_deal_writer(deal, w->comm->rank), n = deal->n_writers;
-    char **part;
+    SP_FREED char **part = NULL;
     sp_status rc;
 
     if (w->options->has_window)
@@ -306,7 +306,6 @@ static sp_status write_rows(const label_work *w, const label_job *job, sp_scan *
         rc = sp_scan_join(scan, path, &labels, n, part);
     for (int k = 0; job->step == LABEL_JOIN && k < n; k++)
         unlink(part[k]);
-    free(part);
     return rc;
 }
 

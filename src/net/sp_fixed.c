@@ -1,4 +1,5 @@
 #include "net/sp_fixed.h"
+#include "base/sp_list.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -116,11 +117,8 @@ static sp_status lay_out(const layout *t)
 static sp_status make_tables(sp_fixed *f, const sp_lowered *low)
 {
     *f = (sp_fixed){0};
-    f->packed = calloc((size_t)low->n_steps, sizeof *f->packed);
-    f->norm = calloc((size_t)low->n_steps, sizeof *f->norm);
-    return f->packed && f->norm
-               ? SP_OK
-               : SP_FAIL(SP_EMEM, "no memory for the tables of the network");
+    SP_TRY(SP_NEW(&f->packed, low->n_steps, "the tables of the network"));
+    return SP_NEW(&f->norm, low->n_steps, "the tables of the network");
 }
 
 sp_status sp_fixed_size(const sp_lowered *low, const sp_backend *be,

@@ -87,13 +87,10 @@ static void lower_emit(const sp_graph *g, const plan_node *plan, int i,
 static sp_status make_steps(sp_lowered *low)
 {
     const sp_graph *g = low->graph;
-    plan_node *plan = calloc((size_t)g->n_nodes + 1, sizeof *plan);
+    SP_FREED plan_node *plan = NULL;
 
-    low->step = calloc((size_t)g->n_nodes + 1, sizeof *low->step);
-    if (!plan || !low->step) {
-        free(plan);
-        return SP_FAIL(SP_EMEM, "no memory for the tables of the network");
-    }
+    SP_TRY(SP_NEW(&plan, g->n_nodes, "the tables of the network"));
+    SP_TRY(SP_NEW(&low->step, g->n_nodes, "the tables of the network"));
     for (int i = 0; i < g->n_nodes; i++)
         plan[i] = (plan_node){.reader = -1, .norm = -1};
     find_readers(g, plan);
@@ -103,7 +100,6 @@ static sp_status make_steps(sp_lowered *low)
     for (int i = 0; i < g->n_nodes; i++)
         if (!plan[i].is_absorbed)
             lower_emit(g, plan, i, &low->step[low->n_steps++]);
-    free(plan);
     return SP_OK;
 }
 
@@ -354,7 +350,7 @@ static void find_conv(const sp_lowered *low, const use *uses, int s)
 
 static sp_status find_norms(const sp_lowered *low)
 {
-    use *uses = count_uses(low);
+    SP_FREED use *uses = count_uses(low);
 
     if (!uses)
         return SP_FAIL(SP_EMEM, "no memory for the tables of the network");
@@ -366,7 +362,6 @@ static sp_status find_norms(const sp_lowered *low)
         find_residual_norm(low, uses, &low->step[s]);
         find_conv(low, uses, s);
     }
-    free(uses);
     return SP_OK;
 }
 

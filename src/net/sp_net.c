@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
 #include "base/sp_machine.h"
 
 static sp_status take_fixed(sp_net *net)
@@ -48,14 +49,11 @@ static sp_status create(sp_net *net, const sp_net_options *options)
     }
     impl->weights_at = 1;
     SP_TRY(sp_lower(&impl->low, net->graph, net->backend->precision == SP_BF16));
-    impl->step = calloc((size_t)impl->low.n_steps, sizeof *impl->step);
-    impl->pack =
-        calloc(SP_PACK_DIRECTIONS * (size_t)impl->low.n_steps, sizeof *impl->pack);
-    impl->loan =
-        calloc((size_t)net->graph->n_floats * sizeof(float) / SP_LARGE_PAGE + 1,
-               sizeof *impl->loan);
-    if (!impl->step || !impl->pack || !impl->loan)
-        return SP_FAIL(SP_EMEM, "network: out of memory");
+    SP_TRY(SP_NEW(&impl->step, impl->low.n_steps, "the network"));
+    SP_TRY(SP_NEW(&impl->pack, SP_PACK_DIRECTIONS * impl->low.n_steps, "the network"));
+    SP_TRY(SP_NEW(&impl->loan,
+                  (size_t)net->graph->n_floats * sizeof(float) / SP_LARGE_PAGE,
+                  "the network"));
     SP_TRY(take_fixed(net));
     SP_TRY(sp_buffer_plan_create(&impl->mem, &impl->low, &buffer_rules));
     SP_TRY(ops->arena_create(&impl->matrices, 0, "activations"));
@@ -90,11 +88,8 @@ sp_status sp_net_create(sp_net *net, const sp_graph *graph, sp_backend *backend,
     net->backend = backend;
     net->comm = comm;
     net->layer = -1;
-    net->impl = calloc(1, sizeof *net->impl);
-    if (!net->impl)
-        return SP_FAIL(SP_EMEM, "network: out of memory");
-    SP_TRY(create(net, options));
-    return SP_OK;
+    SP_TRY(SP_NEW(&net->impl, 1, "the network"));
+    return create(net, options);
 }
 
 void sp_net_destroy(sp_net *net)

@@ -28,11 +28,9 @@ static sp_status take_no_decay(sp_optim *optim)
     const sp_graph *graph = optim->graph;
     const sp_backend_ops *ops = optim->backend->ops;
     const size_t n = (size_t)(graph->n_floats + SP_NO_DECAY_RUN - 1) / SP_NO_DECAY_RUN;
-    uint8_t *host = calloc(n + 1, 1);
-    sp_status rc;
+    SP_FREED uint8_t *host = NULL;
 
-    if (!host)
-        return SP_FAIL(SP_EMEM, "optimizer: out of memory");
+    SP_TRY(SP_NEW(&host, n, "the optimizer"));
     for (int p = 0; p < graph->n_params; p++) {
         const sp_param *param = &graph->param[p];
 
@@ -40,13 +38,9 @@ static sp_status take_no_decay(sp_optim *optim)
         for (int64_t i = 0; param->is_norm && i < param->count; i += SP_NO_DECAY_RUN)
             host[(param->offset + i) / SP_NO_DECAY_RUN] = 1;
     }
-    rc = SP_ALLOC(&optim->impl->arena, n, &optim->impl->no_decay);
-    if (rc == SP_OK)
-        rc = ops->upload(optim->backend, optim->impl->no_decay, host, n);
-    if (rc == SP_OK)
-        rc = ops->wait(optim->backend);
-    free(host);
-    return rc;
+    SP_TRY(SP_ALLOC(&optim->impl->arena, n, &optim->impl->no_decay));
+    SP_TRY(ops->upload(optim->backend, optim->impl->no_decay, host, n));
+    return ops->wait(optim->backend);
 }
 
 /* Lists the parameters that are trained. Without train.freeze and train.lr_layers they

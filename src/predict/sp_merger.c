@@ -44,13 +44,10 @@ sp_status sp_merger_open(sp_merger *m, const sp_dataset *set, int n_classes,
                      .arg = arg,
                      .next = comm->rank};
     rc = sp_scans_create(&m->scans, set);
-    if (rc == SP_OK) {
-        m->to = calloc((size_t)comm->size, sizeof *m->to);
-        m->home = calloc(homes, sizeof *m->home);
-        if (!m->to || !m->home)
-            rc = SP_FAIL(SP_EMEM, "no memory to merge %lld samples",
-                         (long long)set->n_samples);
-    }
+    if (rc == SP_OK)
+        rc = SP_NEW(&m->to, comm->size, "the samples to merge");
+    if (rc == SP_OK)
+        rc = SP_NEW(&m->home, homes, "the samples to merge");
     return sp_comm_agree(comm, rc);
 }
 

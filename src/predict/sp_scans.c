@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
 #include "base/sp_number.h"
 
 /* A sample while they are sorted. */
@@ -34,12 +35,11 @@ static sp_status refuse(const sp_dataset *set)
 
     while (i + 1 < set->n_shards && set->shard[i].context_voxel.type_size > 0)
         i++;
-    return SP_FAIL(
-        SP_EDATA,
-        "%s:/context_voxel is absent, expected for eval.merge: convert the "
-        "scans by spvox convert with --points, --block and --overlap, or "
-        "leave eval.merge out",
-        set->shard[i].path);
+    return SP_FAIL(SP_EDATA,
+                   "%s:/context_voxel is absent, expected for eval.merge: convert the "
+                   "scans by spvox convert with --points, --block and --overlap, or "
+                   "leave eval.merge out",
+                   set->shard[i].path);
 }
 
 static sp_status sort(sp_scans *scans, place *at)
@@ -109,27 +109,20 @@ static void find_ends(sp_scans *scans)
 
 sp_status sp_scans_create(sp_scans *scans, const sp_dataset *set)
 {
-    const size_t n = (size_t)set->n_samples + 1;
-    place *at = NULL;
-    sp_status rc;
+    const int64_t n = set->n_samples;
+    SP_FREED place *at = NULL;
 
     assert(set && set->n_samples >= 0);
     *scans = (sp_scans){.set = set};
     if (!set->has_blocks)
         return refuse(set);
-    scans->order = calloc(n, sizeof *scans->order);
-    scans->scan = calloc(n, sizeof *scans->scan);
-    scans->end = calloc(n, sizeof *scans->end);
-    at = malloc(n * sizeof *at);
-    if (!scans->order || !scans->scan || !scans->end || !at)
-        rc = SP_FAIL(SP_EMEM, "no memory for the blocks of %lld samples",
-                     (long long)set->n_samples);
-    else
-        rc = sort(scans, at);
-    if (rc == SP_OK)
-        find_ends(scans);
-    free(at);
-    return rc;
+    SP_TRY(SP_NEW(&scans->order, n, "the blocks of samples"));
+    SP_TRY(SP_NEW(&scans->scan, n, "the blocks of samples"));
+    SP_TRY(SP_NEW(&scans->end, n, "the blocks of samples"));
+    SP_TRY(SP_NEW(&at, n, "the blocks of samples"));
+    SP_TRY(sort(scans, at));
+    find_ends(scans);
+    return SP_OK;
 }
 
 void sp_scans_destroy(sp_scans *scans)

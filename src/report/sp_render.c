@@ -126,11 +126,12 @@ static sp_status find_borders(const sp_cloud *cloud, sp_render_from from, double
 {
     const int64_t step = (cloud->n + SAMPLE - 1) / SAMPLE;
     const axes a = axes_of(from);
-    float *u = malloc(2 * SAMPLE * sizeof *u), *v = u ? u + SAMPLE : NULL;
+    SP_FREED float *u = NULL;
+    float *v;
     int n = 0;
 
-    if (!u)
-        return SP_FAIL(SP_EMEM, "no memory for the borders of a picture");
+    SP_TRY(SP_NEW(&u, 2 * SAMPLE, "the borders of a picture"));
+    v = u + SAMPLE;
     for (int64_t i = 0; i < cloud->n; i += step) {
         const place p = project(&a, cloud->xyz + 3 * i);
 
@@ -143,7 +144,6 @@ static sp_status find_borders(const sp_cloud *cloud, sp_render_from from, double
         render_find_range(u, n, &lo[0], &hi[0]);
         render_find_range(v, n, &lo[1], &hi[1]);
     }
-    free(u);
     return n > 0 ? SP_OK : SP_FAIL(SP_EDATA, "there is no point to draw");
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/sp_fault.h"
 #include "base/sp_file.h"
+#include "base/sp_list.h"
 #include "base/sp_liveness.h"
 #include "base/sp_log.h"
 #include "base/sp_thread.h"
@@ -205,14 +206,13 @@ static sp_status saver_make_room(sp_saver *s)
 sp_status sp_saver_create(sp_saver **saver, sp_run *run, const sp_net *net,
                           const sp_optim *optim, const sp_normalization *norm, int keep)
 {
-    sp_saver *s = calloc(1, sizeof *s);
+    sp_saver *s;
     int failed;
 
     assert(run && net && optim);
     assert(keep > 0);
-    *saver = s;
-    if (!s)
-        return SP_FAIL(SP_EMEM, "no memory for the thread that saves");
+    SP_TRY(SP_NEW(saver, 1, "the thread that saves"));
+    s = *saver;
     s->run = run;
     s->net = net;
     s->from = optim;

@@ -381,30 +381,33 @@ static sp_status scan_open_file(sp_scan *scan)
     return scan->format->open(scan);
 }
 
+static sp_status open_with(sp_scan *s, const char *path, const sp_scan_options *options)
+{
+    s->fd = -1;
+    s->end_row = -1;
+    if (options)
+        s->options = *options;
+    s->path = strdup(path);
+    if (!s->path)
+        return SP_FAIL(SP_EMEM, "no memory");
+    SP_TRY(scan_open_file(s));
+    SP_TRY(find_axes(s));
+    SP_TRY(convert_z(s));
+    SP_TRY(find_label(s));
+    return s->label < 0 && !s->options.label_field ? sp_scan_beside_open(s) : SP_OK;
+}
+
 sp_status sp_scan_open(sp_scan **scan, const char *path, const sp_scan_options *options)
 {
-    sp_scan *s = calloc(1, sizeof *s);
     sp_status rc;
 
     assert(path);
-    *scan = s;
-    if (!s)
-        return SP_FAIL(SP_EMEM, "%s: no memory for a scan", path);
-    s->fd = -1;
-    s->end_row = -1;
-    s->path = strdup(path);
-    if (options)
-        s->options = *options;
-    SP_TRY_GOTO(rc, s->path ? scan_open_file(s) : SP_FAIL(SP_EMEM, "no memory"), fail);
-    SP_TRY_GOTO(rc, find_axes(s), fail);
-    SP_TRY_GOTO(rc, convert_z(s), fail);
-    SP_TRY_GOTO(rc, find_label(s), fail);
-    if (s->label < 0 && !s->options.label_field)
-        SP_TRY_GOTO(rc, sp_scan_beside_open(s), fail);
-    return SP_OK;
-fail:
-    sp_scan_close(s);
-    *scan = NULL;
+    SP_TRY(SP_NEW(scan, 1, path));
+    rc = open_with(*scan, path, options);
+    if (rc != SP_OK) {
+        sp_scan_close(*scan);
+        *scan = NULL;
+    }
     return rc;
 }
 

@@ -27,6 +27,7 @@
 
 #include "base/sp_exact.h"
 #include "base/sp_file.h"
+#include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "base/sp_signal.h"
 #include "checkpoint/sp_calibration.h"
@@ -141,11 +142,8 @@ static sp_status expect_features(calibration_pass *p, const sp_net_features *f,
         return SP_OK;
     p->n_features = f->c;
     p->n_sums = c * d + c * (d * (d + 1) / 2);
-    p->sums = calloc(p->n_sums * SP_EXACT_LIMBS, sizeof *p->sums);
-    p->sample_sum = calloc(p->n_sums, sizeof *p->sample_sum);
-    return p->sums && p->sample_sum
-               ? SP_OK
-               : SP_FAIL(SP_EMEM, "no memory for the sums of %d features", f->c);
+    SP_TRY(SP_NEW(&p->sums, p->n_sums * SP_EXACT_LIMBS, "the sums of features"));
+    return SP_NEW(&p->sample_sum, p->n_sums, "the sums of features");
 }
 
 static void calibrate_sample(calibration_pass *p, const sp_net_rows *rows,
@@ -340,31 +338,30 @@ static sp_status share_features(const calibration_pass *p)
 /* Creates the calibration from the sums of the first pass. */
 static sp_status find_classes(calibration_pass *p)
 {
-    double *sum = calloc(p->n_sums + 1, sizeof *sum);
-    sp_calibration *c = NULL;
+    SP_FREED double *sum = NULL;
+    sp_calibration *c;
     sp_status rc = sp_calibration_create(&p->calibration, p->n_classes, p->n_features);
 
+    if (rc == SP_OK)
+        rc = SP_NEW(&sum, p->n_sums, "the sums of features");
+    if (rc == SP_OK)
+        rc = SP_NEW(&p->distances, DISTANCE_BINS, "distances");
+    SP_TRY(sp_comm_agree(p->infer->session.comm, rc));
     c = p->calibration;
-    p->distances = calloc(DISTANCE_BINS, sizeof *p->distances);
-    if (rc == SP_OK && (!sum || !p->distances))
-        rc = SP_FAIL(SP_EMEM, "no memory for %d features", p->n_features);
-    rc = sp_comm_agree(p->infer->session.comm, rc);
-    if (rc == SP_OK && p->n_features > 0)
-        rc = sum_ranks(p, p->sums, p->n_sums * SP_EXACT_LIMBS);
-    for (int k = 0; rc == SP_OK && k < p->n_classes; k++)
+    for (int k = 0; k < p->n_classes; k++)
         c->count[k] = (double)p->count[k];
-    if (rc == SP_OK && p->n_features > 0) {
+    if (p->n_features > 0) {
+        SP_TRY(sum_ranks(p, p->sums, p->n_sums * SP_EXACT_LIMBS));
         sp_exact_get_f64(p->sums, sum, p->n_sums);
         if (!sp_calibrate_moments(c, sum, p->n_voxels))
             p->n_features = c->n_features = 0;
-        rc = share_features(p);
+        SP_TRY(share_features(p));
     }
-    if (rc == SP_OK && p->n_features == 0)
+    if (p->n_features == 0)
         sp_log_warn0("the last layer's features have no covariances, or more than %d "
                      "numbers of them: --doubtful-features will not know this model",
                      SP_CALIBRATION_NUMBERS);
-    free(sum);
-    return rc;
+    return SP_OK;
 }
 
 /* The distance at the upper end of a bin. */
@@ -448,21 +445,20 @@ static sp_status calibrate(sp_infer *infer)
     const int n_classes = infer->network.n_classes;
     sp_net *net = &infer->network.net;
     sp_comm *comm = infer->session.comm;
-    calibration_pass *p = calloc(1, sizeof *p);
-    sp_status rc = p ? SP_OK : SP_FAIL(SP_EMEM, "no memory for a calibration");
+    SP_FREED calibration_pass *p = NULL;
+    sp_status rc = SP_NEW(&p, 1, "a calibration");
 
     if (rc == SP_OK && !val->has_labels)
         rc = SP_FAIL(SP_EDATA, "%s: /labels is absent, expected for calibration",
                      val->shard[0].path);
-    rc = sp_comm_agree(comm, rc);
-    if (rc != SP_OK)
-        goto end;
+    SP_TRY(sp_comm_agree(comm, rc));
     p->infer = infer;
     p->n_classes = n_classes;
-    p->likelihood = calloc((size_t)COARSE * SP_EXACT_WIDE, sizeof *p->likelihood);
-    p->count = calloc((size_t)n_classes + 1, sizeof *p->count);
-    rc = p->likelihood && p->count ? sp_arena_create(&p->arena, 0, "features")
-                                   : SP_FAIL(SP_EMEM, "no memory for a calibration");
+    rc = SP_NEW(&p->likelihood, COARSE * SP_EXACT_WIDE, "a calibration");
+    if (rc == SP_OK)
+        rc = SP_NEW(&p->count, n_classes, "a calibration");
+    if (rc == SP_OK)
+        rc = sp_arena_create(&p->arena, 0, "features");
     rc = sp_comm_agree(comm, rc);
     net->features.arena = &p->arena;
     if (rc == SP_OK)
@@ -481,8 +477,6 @@ static sp_status calibrate(sp_infer *infer)
     free(p->sample_sum);
     sp_nearby_destroy(&p->nearby);
     free(p->distances);
-end:
-    free(p);
     return rc;
 }
 
@@ -508,12 +502,11 @@ static sp_status read_run(sp_config *config, const char *run, int n, char **over
     char dir[PATH_MAX], path[PATH_MAX], text[2][PATH_MAX + 32];
     static char plain[3][24] = {"eval.views=1", "eval.merge=false", "eval.members=[]"};
     sp_checkpoint_state state = {0};
-    char **word = calloc((size_t)n + 6, sizeof *word);
+    SP_FREED char **word = NULL;
     struct sp_h5 *file = NULL;
     sp_status rc;
 
-    if (!word)
-        return SP_FAIL(SP_EMEM, "no memory for the command line");
+    SP_TRY(SP_NEW(&word, n + 5, "the command line"));
     rc = sp_packed_is(run)
              ? SP_FAIL(SP_EUSAGE,
                        "%s is a packed model: calibrate the checkpoint, and export it "
@@ -538,7 +531,6 @@ static sp_status read_run(sp_config *config, const char *run, int n, char **over
     if (rc == SP_OK)
         rc = sp_config_parse(config, state.deck, path, n + 5, word);
     sp_checkpoint_state_destroy(&state);
-    free(word);
     return rc;
 }
 
@@ -563,10 +555,11 @@ sp_status sp_calibrate(int argc, char **argv, sp_comm *comm)
                           .overrides = argv + 2,
                           .config = &config,
                           .comm = comm};
-    sp_infer *infer = calloc(1, sizeof *infer);
-    sp_status rc =
-        infer ? check_words(argc, argv) : SP_FAIL(SP_EMEM, "no memory for a model");
+    SP_FREED sp_infer *infer = NULL;
+    sp_status rc = SP_NEW(&infer, 1, "a model");
 
+    if (rc == SP_OK)
+        rc = check_words(argc, argv);
     rc = sp_comm_agree(comm, rc);
     if (rc == SP_OK)
         rc = sp_config_bcast(
@@ -581,6 +574,5 @@ sp_status sp_calibrate(int argc, char **argv, sp_comm *comm)
         sp_log_error(sp_error_last());
     }
     sp_config_destroy(&config);
-    free(infer);
     return rc;
 }

@@ -38,18 +38,15 @@ bool sp_check_is_model(const char *word)
  * how many columns and classes it has. */
 static sp_status print_network(const sp_config *config, const sp_normalization *norm)
 {
-    sp_graph graph = {0};
-    sp_status rc;
+    SP_CLOSED_BY(sp_graph_destroy) sp_graph graph = {0};
 
     if (!norm->name || !norm->class_name) {
         puts("the file does not name its feature columns and classes");
         return SP_OK;
     }
-    rc = sp_graph_build(&graph, config, norm->n_columns, norm->n_classes);
-    if (rc == SP_OK)
-        sp_graph_print(&graph, stdout);
-    sp_graph_destroy(&graph);
-    return rc;
+    SP_TRY(sp_graph_build(&graph, config, norm->n_columns, norm->n_classes));
+    sp_graph_print(&graph, stdout);
+    return SP_OK;
 }
 
 static void print_inputs(const sp_normalization *norm)
@@ -94,32 +91,23 @@ static sp_status check_print_all(const char *path, const sp_checkpoint_state *st
 
 static sp_status check_packed(const char *path)
 {
-    sp_weights_model model;
-    sp_status rc = sp_packed_read(&model, path);
+    SP_CLOSED_BY(sp_weights_model_close) sp_weights_model model;
 
-    if (rc == SP_OK)
-        rc = check_print_all(path, &model.state, &model.norm);
-    sp_weights_model_close(&model);
-    return rc;
+    SP_TRY(sp_packed_read(&model, path));
+    return check_print_all(path, &model.state, &model.norm);
 }
 
 sp_status sp_check_model(const char *model)
 {
-    sp_checkpoint_state state = {0};
-    sp_normalization norm = {0};
+    SP_CLOSED_BY(sp_checkpoint_state_destroy) sp_checkpoint_state state = {0};
+    SP_CLOSED_BY(sp_normalization_destroy) sp_normalization norm = {0};
+    SP_CLOSED_BY(sp_h5_done) sp_h5 *file = NULL;
     char path[PATH_MAX];
-    sp_h5 *file;
-    sp_status rc;
 
     assert(model);
     if (sp_packed_is(model))
         return check_packed(model);
     SP_TRY(sp_checkpoint_open_model(&file, model, SP_INTACT, path));
-    rc = sp_checkpoint_read_open_state(file, &state, &norm);
-    sp_h5_close(file);
-    if (rc == SP_OK)
-        rc = check_print_all(path, &state, &norm);
-    sp_checkpoint_state_destroy(&state);
-    sp_normalization_destroy(&norm);
-    return rc;
+    SP_TRY(sp_checkpoint_read_open_state(file, &state, &norm));
+    return check_print_all(path, &state, &norm);
 }

@@ -8,6 +8,7 @@
 
 #include "api/sp_labels.h"
 #include "api/sp_memory.h"
+#include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "base/sp_scope.h"
 #include "h5/sp_h5.h"
@@ -51,21 +52,18 @@ static sp_status infer_name_columns(sp_config *model, const sp_normalization *no
 static sp_status refuse_default_data(const sp_infer *infer, const sp_config *model)
 {
     const sp_session *s = &infer->session;
-    char *old, *now;
-    sp_status rc = SP_OK;
+    SP_FREED char *old = NULL, *now = NULL;
 
     if (!s->command->is_default_deck || sp_config_is_overridden(s->config, "data.val"))
         return SP_OK;
     old = sp_config_value(model, "data.val");
     now = sp_config_value(s->config, "data.val");
     if (old && now && strcmp(old, now) != 0)
-        rc = SP_FAIL(SP_EUSAGE,
-                     "%s was trained with data.val = %s, %s has %s: name a deck (a "
-                     "run's deck is its deck.resolved) or give data.val=FILES",
-                     infer->path, old, s->command->deck, now);
-    free(old);
-    free(now);
-    return rc;
+        return SP_FAIL(SP_EUSAGE,
+                       "%s was trained with data.val = %s, %s has %s: name a deck (a "
+                       "run's deck is its deck.resolved) or give data.val=FILES",
+                       infer->path, old, s->command->deck, now);
+    return SP_OK;
 }
 
 /* Rank 0: makes a config. The keys that describe the network, and the augmentation that
@@ -285,23 +283,21 @@ static sp_status infer_open_members(sp_infer *infer)
     const sp_config *config = infer->session.config;
     sp_comm *comm = infer->session.comm;
     const sp_strings *models = &config->eval.members;
-    char **column = calloc((size_t)network->n_columns + 1, sizeof *column);
-    sp_status rc = SP_OK;
+    SP_FREED char **column = NULL;
+    sp_status rc = SP_NEW(&column, network->n_columns, "the columns");
 
     if (models->n > SP_MOST_MEMBERS)
         rc = SP_FAIL(SP_EUSAGE, "%seval.members: %d models, expected at most %d",
                      sp_config_where(config, "eval.members"), models->n,
                      SP_MOST_MEMBERS);
-    infer->members = models->n > 0 ? calloc(1, sizeof *infer->members) : NULL;
-    if (rc == SP_OK && (!column || (models->n > 0 && !infer->members)))
-        rc = SP_FAIL(SP_EMEM, "no memory for %d models", models->n);
-    rc = sp_comm_agree(comm, rc);
-    for (int i = 0; rc == SP_OK && i < network->n_columns; i++)
+    if (rc == SP_OK && models->n > 0)
+        rc = SP_NEW(&infer->members, 1, "models");
+    SP_TRY(sp_comm_agree(comm, rc));
+    for (int i = 0; i < network->n_columns; i++)
         column[i] = infer->data.val.feature_name[network->columns[i]];
-    if (rc == SP_OK && infer->members)
-        rc = sp_members_open(infer->members, infer, column, models->n, models->at);
-    free(column);
-    return rc;
+    return infer->members
+               ? sp_members_open(infer->members, infer, column, models->n, models->at)
+               : SP_OK;
 }
 
 static sp_status infer_open_member_nets(sp_infer *infer)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "base/sp_scope.h"
 #include "base/sp_text.h"
@@ -146,14 +147,13 @@ sp_status sp_init_check(sp_session *s, sp_network *network, const sp_dataset *tr
         return SP_OK;
     SP_TRY(sp_comm_agree(s->comm, sp_network_normalize(network, s->config, train)));
     if (s->comm->rank == 0) {
-        float *param =
-            malloc((size_t)(g->n_floats + g->n_buffer_floats) * sizeof *param);
+        SP_FREED float *param = NULL;
 
-        rc = !param ? SP_FAIL(SP_EMEM, "out of memory")
-                    : sp_checkpoint_read_init(path, g, &network->norm,
-                                              &s->config->run.init_skip, param,
-                                              param + g->n_floats);
-        free(param);
+        rc = SP_NEW(&param, g->n_floats + g->n_buffer_floats, "the weights");
+        if (rc == SP_OK)
+            rc = sp_checkpoint_read_init(path, g, &network->norm,
+                                         &s->config->run.init_skip, param,
+                                         param + g->n_floats);
         if (rc == SP_OK)
             rc = init_compare(network, s->config, train);
     }

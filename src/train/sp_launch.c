@@ -122,8 +122,7 @@ sp_status sp_launch(int argc, char **argv)
     launch_options options = {0};
     const char *what = NULL;
     int next, at = 0;
-    char **line;
-    sp_status rc;
+    SP_FREED char **line = NULL;
 
     SP_TRY(read_options(argc, argv, &options, &next));
     if (options.is_help) {
@@ -159,7 +158,5 @@ sp_status sp_launch(int argc, char **argv)
     else if (what)
         sp_log_info("launch: %d rank%s, one for each %s", options.n,
                     sp_plural(options.n), what);
-    rc = options.is_dry ? SP_OK : execute_line(line);
-    free(line);
-    return rc;
+    return options.is_dry ? SP_OK : execute_line(line);
 }

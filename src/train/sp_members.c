@@ -148,9 +148,9 @@ sp_status sp_members_open(sp_members *m, sp_infer *first, char *const *column, i
     *m = (sp_members){.first = first};
     if (n == 0)
         return SP_OK;
-    m->member = calloc((size_t)n, sizeof *m->member);
-    rc = m->member ? sp_arena_create(&m->scratch, 0, "members")
-                   : SP_FAIL(SP_EMEM, "no memory for %d models", n);
+    rc = SP_NEW(&m->member, n, "models");
+    if (rc == SP_OK)
+        rc = sp_arena_create(&m->scratch, 0, "members");
     SP_TRY(sp_comm_agree(comm, rc));
     for (int k = 0; k < n; k++) {
         m->n = k + 1;

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "api/sp_labels.h"
+#include "base/sp_list.h"
 #include "base/sp_log.h"
 
 /* ---- the batch ---- */
@@ -138,20 +139,16 @@ static sp_status output_classes(const sp_network *network, sp_comm *comm,
                                 const sp_data_sets *data)
 {
     const int n = network->n_classes;
-    int64_t *count = calloc(2 * (size_t)n, sizeof *count);
+    SP_FREED int64_t *count = NULL;
     bool is_known = false;
-    sp_status rc =
-        count ? SP_OK : SP_FAIL(SP_EMEM, "no memory for the labels of %d classes", n);
 
-    rc = sp_comm_agree(comm, rc);
-    if (rc == SP_OK)
-        rc = sp_labels_count(comm, &data->train, n, count, &is_known);
-    if (rc == SP_OK && is_known)
-        rc = sp_labels_count(comm, &data->val, n, count + n, &is_known);
-    if (rc == SP_OK && is_known)
+    SP_TRY(sp_comm_agree(comm, SP_NEW(&count, 2 * n, "the labels")));
+    SP_TRY(sp_labels_count(comm, &data->train, n, count, &is_known));
+    if (is_known)
+        SP_TRY(sp_labels_count(comm, &data->val, n, count + n, &is_known));
+    if (is_known)
         print_unlearned(network, count, count + n);
-    free(count);
-    return rc;
+    return SP_OK;
 }
 
 /* Warns if an average keeps much of its first weights to the end: it has train.ema to

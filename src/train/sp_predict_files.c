@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/sp_file.h"
+#include "base/sp_list.h"
 #include "base/sp_text.h"
 #include "h5/sp_h5.h"
 
@@ -28,38 +29,30 @@ static char *predict_code_of(const sp_dataset *set, const char *name)
 static sp_status write_codes(const sp_predict_files *f, sp_h5 *file)
 {
     const sp_network *n = &f->infer->network;
-    char **code = calloc((size_t)n->n_classes, sizeof *code);
+    SP_FREED char **code = NULL;
     bool are_known = true;
-    sp_status rc = SP_OK;
 
-    if (!code)
-        return SP_FAIL(SP_EMEM, "out of memory");
+    SP_TRY(SP_NEW(&code, n->n_classes, "the codes of the classes"));
     for (int c = 0; c < n->n_classes; c++) {
         code[c] = predict_code_of(&f->infer->data.val, n->class_name[c]);
         are_known = are_known && code[c];
     }
-    if (are_known || n->norm.class_code)
-        rc = sp_h5_attr_write_texts(file, "/", "class_codes", n->n_classes,
-                                    are_known ? code : n->norm.class_code);
-    free(code);
-    return rc;
+    return are_known || n->norm.class_code
+               ? sp_h5_attr_write_texts(file, "/", "class_codes", n->n_classes,
+                                        are_known ? code : n->norm.class_code)
+               : SP_OK;
 }
 
 static sp_status predict_write_names(const sp_dataset *set, int shard, sp_h5 *file)
 {
     const int64_t first = set->shard[shard].first_sample;
     const int64_t n = set->shard[shard].n_samples;
-    char **name = calloc((size_t)n + 1, sizeof *name);
-    sp_status rc;
+    SP_FREED char **name = NULL;
 
-    if (!name)
-        return SP_FAIL(SP_EMEM, "no memory for the names of %lld samples",
-                       (long long)n);
+    SP_TRY(SP_NEW(&name, n, "the names of samples"));
     for (int64_t i = 0; i < n; i++)
         name[i] = (char *)(uintptr_t)sp_dataset_name(set, first + i);
-    rc = sp_h5_write_texts(file, "/names", n, name);
-    free(name);
-    return rc;
+    return sp_h5_write_texts(file, "/names", n, name);
 }
 
 static sp_status predict_write_attributes(const sp_predict_files *f, sp_h5 *file,
@@ -188,15 +181,12 @@ static sp_status predict_check_names(const sp_predict_files *f, const sp_shard *
 sp_status sp_predict_files_begin(sp_predict_files *f)
 {
     const sp_infer *infer = f->infer;
-    const sp_shard **sorted =
-        calloc((size_t)infer->data.val.n_shards + 1, sizeof *sorted);
+    SP_FREED const sp_shard **sorted = NULL;
     char dir[PATH_MAX];
-    sp_status rc;
 
     assert(f->n_begun == 0 && !f->file);
-    rc = sorted ? predict_check_names(f, sorted) : SP_FAIL(SP_EMEM, "out of memory");
-    free(sorted);
-    SP_TRY(rc);
+    SP_TRY(SP_NEW(&sorted, infer->data.val.n_shards, "the names of shards"));
+    SP_TRY(predict_check_names(f, sorted));
     snprintf(dir, sizeof dir, "%s/predictions", infer->session.run.dir);
     return sp_file_make_folder(dir);
 }
@@ -218,16 +208,12 @@ static sp_status store_same(sp_h5 *file, const char *name, const int64_t offset[
 {
     const int64_t n = offset[1] - offset[0];
     const size_t all = (size_t)n * (size_t)columns * bytes;
-    char *rows = malloc(all + 1);
-    sp_status rc;
+    SP_FREED char *rows = NULL;
 
-    if (!rows)
-        return SP_FAIL(SP_EMEM, "out of memory");
+    SP_TRY(SP_NEW(&rows, all, name));
     for (size_t at = 0; at < all; at += bytes)
         memcpy(rows + at, value, bytes);
-    rc = sp_h5_write_rows(file, name, offset[0], n, rows);
-    free(rows);
-    return rc;
+    return sp_h5_write_rows(file, name, offset[0], n, rows);
 }
 
 /* A sample that data.on_error = "skip" left out has the label ignore_label, logits of

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "train/sp_check.h"
 
@@ -61,24 +62,20 @@ static sp_status measure_copy(sp_backend *backend, size_t bytes, float *data,
                               double *rate)
 {
     double best = INFINITY;
-    void *host;
-    sp_status rc = SP_OK;
+    SP_FREED char *host = NULL;
 
     if (backend->ops->is_host)
         return SP_OK;
-    host = calloc(1, bytes);
-    if (!host)
-        return SP_FAIL(SP_EMEM, "out of memory");
-    for (int i = 0; i < 5 && rc == SP_OK; i++) {
+    SP_TRY(SP_NEW(&host, bytes, "the measured copies"));
+    for (int i = 0; i < 5; i++) {
         const double begin = sp_now_s();
-        rc = backend->ops->upload(backend, data, host, bytes);
-        if (rc == SP_OK)
-            rc = backend->ops->wait(backend);
+
+        SP_TRY(backend->ops->upload(backend, data, host, bytes));
+        SP_TRY(backend->ops->wait(backend));
         best = fmin(best, sp_now_s() - begin);
     }
-    free(host);
     *rate = (double)bytes * 1e-6 / best;
-    return rc;
+    return SP_OK;
 }
 
 /* Reads samples of this rank's share for 0.3 s, one sample at least. A rank that has
@@ -90,21 +87,19 @@ static sp_status measure_read(const sp_network *network, const sp_dataset *set,
     const sp_sample_request request = {
         .columns = network->columns, .n_columns = network->n_columns, .verify = true};
     const int64_t n = set->n_samples;
-    sp_sample sample = {0};
+    SP_CLOSED_BY(sp_sample_destroy) sp_sample sample = {0};
     double begin = sp_now_s(), bytes = 0;
-    sp_status rc = SP_OK;
     int64_t i = comm->rank;
 
     if (n == 0)
         return SP_OK;
     do {
-        rc = sp_sample_read(set, i % n, &request, &sample);
+        SP_TRY(sp_sample_read(set, i % n, &request, &sample));
         bytes += (double)sample.n * (12 + 4 * network->n_columns + 1);
         i += i < n ? comm->size : 1;
-    } while (rc == SP_OK && sp_now_s() - begin < 0.3);
+    } while (sp_now_s() - begin < 0.3);
     *rate = bytes * 1e-6 / (sp_now_s() - begin);
-    sp_sample_destroy(&sample);
-    return rc;
+    return SP_OK;
 }
 
 /* Measures all three rates, with a vector of the gradient's size in the backend's

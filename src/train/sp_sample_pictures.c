@@ -303,19 +303,15 @@ static sp_status read_scene(const sp_sample_pictures *g, const sp_dataset *set,
 static sp_status pictures_add_picture(const sp_canvas *canvas, parcel head,
                                       sp_gather_buffer *records)
 {
-    char *bytes = NULL;
+    SP_FREED char *bytes = NULL;
     void *record;
     size_t n = 0;
-    sp_status rc = sp_png_encode(canvas, &bytes, &n);
 
-    if (rc == SP_OK)
-        rc = sp_gather_buffer_add(records, sizeof head + n, &record);
-    if (rc == SP_OK) {
-        memcpy(record, &head, sizeof head);
-        memcpy((char *)record + sizeof head, bytes, n);
-    }
-    free(bytes);
-    return rc;
+    SP_TRY(sp_png_encode(canvas, &bytes, &n));
+    SP_TRY(sp_gather_buffer_add(records, sizeof head + n, &record));
+    memcpy(record, &head, sizeof head);
+    memcpy((char *)record + sizeof head, bytes, n);
+    return SP_OK;
 }
 
 /* Draws truth, prediction and error from one side. */

@@ -87,16 +87,15 @@ static sp_status bank_want(bank *b, const char *word)
 
 static sp_status bank_read_classes(bank *b)
 {
-    char *copy = strdup(b->classes), *rest = copy, *word;
-    sp_status rc = SP_OK;
+    SP_FREED char *copy = strdup(b->classes);
+    char *rest = copy, *word;
 
-    b->is_wanted = calloc((size_t)b->set.n_classes + 1, sizeof *b->is_wanted);
-    if (!copy || !b->is_wanted)
-        rc = SP_FAIL(SP_EMEM, "no memory for the list of classes");
-    while (rc == SP_OK && (word = strsep(&rest, ",")))
-        rc = bank_want(b, word);
-    free(copy);
-    return rc;
+    if (!copy)
+        return SP_FAIL(SP_EMEM, "no memory for the list of classes");
+    SP_TRY(SP_NEW(&b->is_wanted, b->set.n_classes, "the list of classes"));
+    while ((word = strsep(&rest, ",")))
+        SP_TRY(bank_want(b, word));
+    return SP_OK;
 }
 
 /* ---- objects ---- */

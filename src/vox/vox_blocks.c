@@ -1,4 +1,5 @@
 #include "vox/vox_blocks.h"
+#include "base/sp_list.h"
 
 #include <assert.h>
 #include <math.h>
@@ -48,12 +49,8 @@ static void choose_parts(vox_blocks *b)
 static sp_status blocks_deal(vox_blocks *b)
 {
     const size_t n = (size_t)b->options->n_inputs;
-    sp_status rc = SP_OK;
 
-    b->input = calloc(n, sizeof *b->input);
-    if (!b->input)
-        rc = SP_FAIL(SP_EMEM, "no memory for %zu inputs", n);
-    SP_TRY(sp_comm_agree(b->comm, rc));
+    SP_TRY(sp_comm_agree(b->comm, SP_NEW(&b->input, n, "the inputs")));
     if (b->comm->rank == 0)
         choose_parts(b);
     return sp_comm_bcast(b->comm, b->input, n * sizeof *b->input, 0);

@@ -323,18 +323,17 @@ static sp_status compare_report(const vox_compare_options *o,
                                 const vox_code_pairs *counts, const vox_file_pair *pair,
                                 int n, char **path)
 {
-    vox_code_classes *classes = calloc(1, sizeof *classes);
-    comparison c = {classes, counts, pair, n, path, {0}};
-    sp_status rc =
-        classes ? SP_OK : SP_FAIL(SP_EMEM, "no memory for the codes of classes");
+    SP_FREED vox_code_classes *classes = NULL;
+    comparison c = {NULL, counts, pair, n, path, {0}};
+    sp_status rc;
 
-    SP_TRY(rc);
+    SP_TRY(SP_NEW(&classes, 1, "the codes of classes"));
+    c.classes = classes;
     rc = vox_classes_find(classes, o, counts);
     if (rc == SP_OK)
         rc = compare_print(o, &c);
     vox_score_free(&c.all);
     vox_classes_free(classes);
-    free(classes);
     return rc;
 }
 

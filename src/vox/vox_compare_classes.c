@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/sp_file.h"
+#include "base/sp_list.h"
 #include "base/sp_number.h"
 #include "base/sp_signal.h"
 
@@ -16,10 +17,7 @@ enum { LABEL_WORD = 4, LABEL_CLASS = 0xffff };
 static sp_status list_alloc(vox_class_file *f, int64_t n)
 {
     f->n_list = n;
-    f->list = malloc((size_t)n * sizeof *f->list + 1);
-    return f->list
-               ? SP_OK
-               : SP_FAIL(SP_EMEM, "%s: no memory for %" PRId64 " classes", f->path, n);
+    return SP_NEW(&f->list, n, f->path);
 }
 
 static sp_status list_read_label(vox_class_file *f)

@@ -39,11 +39,8 @@ static sp_status classes_read_ignored(const char *text, bool *is_ignored)
 
 static sp_status classes_add(vox_code_classes *classes, char *name)
 {
-    char **grown = realloc(classes->name, ((size_t)classes->n + 1) * sizeof *grown);
-
-    if (grown)
-        classes->name = grown;
-    if (!grown || !name) {
+    if (!name || !sp_list_resize(&classes->name,
+                                 ((size_t)classes->n + 1) * sizeof *classes->name)) {
         free(name);
         return SP_FAIL(SP_EMEM, "no memory for the names of classes");
     }

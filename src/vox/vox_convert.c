@@ -253,30 +253,25 @@ static sp_status make_part(convert *c, vox_cloud *cloud, sp_grid *grid, int fd,
 static sp_status make_parts(convert *c, int fd, vox_part **mine, int64_t *n)
 {
     int64_t most = c->n_pieces / c->comm->size + 1, at = 0;
-    vox_part *part = calloc((size_t)most, sizeof *part);
-    vox_cloud cloud = {0};
-    sp_grid grid = {0};
+    SP_CLOSED_BY(vox_cloud_destroy) vox_cloud cloud = {0};
+    SP_CLOSED_BY(sp_grid_destroy) sp_grid grid = {0};
     sp_progress progress;
     sp_status rc = SP_OK;
 
-    *mine = part;
-    if (!part)
-        return SP_FAIL(SP_EMEM, "no memory for %" PRId64 " samples", most);
+    SP_TRY(SP_NEW(mine, most, "the samples"));
     sp_progress_begin(&progress, "voxelizing", "samples",
                       convert_share_of(c, c->n_pieces));
     for (int64_t i = c->comm->rank; i < c->n_pieces && rc == SP_OK;
          i += c->comm->size) {
         sp_fault_at("voxelize", i);
-        part[*n].piece = i;
+        (*mine)[*n].piece = i;
         rc = vox_options_check_stop(c->options);
         if (rc == SP_OK)
-            rc = make_part(c, &cloud, &grid, fd, &at, &part[*n]);
+            rc = make_part(c, &cloud, &grid, fd, &at, &(*mine)[*n]);
         ++*n;
         sp_progress_at(&progress, *n, "%s", c->options->input[c->piece[i].file]);
     }
     sp_progress_end(&progress);
-    sp_grid_destroy(&grid);
-    vox_cloud_destroy(&cloud);
     return rc;
 }
 
@@ -300,7 +295,7 @@ static int compare_parts(const void *a, const void *b)
 
 static sp_status find_parts(convert *c)
 {
-    vox_part *mine = NULL;
+    SP_FREED vox_part *mine = NULL;
     int64_t n = 0;
     void *all = NULL;
     int fd = -1;
@@ -310,12 +305,10 @@ static sp_status find_parts(convert *c)
         rc = make_parts(c, fd, &mine, &n);
     if (fd >= 0 && close(fd) != 0 && rc == SP_OK)
         rc = SP_FAIL(SP_EIO, "cannot write temporary samples: %s", strerror(errno));
-    SP_TRY_GOTO(rc, sp_comm_agree(c->comm, rc), end);
+    SP_TRY(sp_comm_agree(c->comm, rc));
     rc =
         convert_share(c->comm, mine, n, sizeof *mine, compare_parts, &all, &c->n_parts);
     c->part = all;
-end:
-    free(mine);
     return rc;
 }
 

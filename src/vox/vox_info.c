@@ -58,16 +58,12 @@ static sp_status info_allocate(info *in)
 {
     size_t c = (size_t)in->set.n_features;
 
-    in->histogram = calloc((size_t)in->set.n_classes + 1, sizeof *in->histogram);
-    in->lo = malloc((c + 1) * sizeof *in->lo);
-    in->hi = malloc((c + 1) * sizeof *in->hi);
-    in->mean = calloc(c + 1, sizeof *in->mean);
-    in->m2 = calloc(c + 1, sizeof *in->m2);
-    in->cost =
-        calloc((size_t)in->set.n_samples + 1, SP_COST_COLUMNS * sizeof *in->cost);
-    if (!in->histogram || !in->lo || !in->hi || !in->mean || !in->m2 || !in->cost)
-        return SP_FAIL(SP_EMEM, "info: no memory for %lld samples",
-                       (long long)in->set.n_samples);
+    SP_TRY(SP_NEW(&in->histogram, in->set.n_classes, "the labels"));
+    SP_TRY(SP_NEW(&in->lo, c, "the features"));
+    SP_TRY(SP_NEW(&in->hi, c, "the features"));
+    SP_TRY(SP_NEW(&in->mean, c, "the features"));
+    SP_TRY(SP_NEW(&in->m2, c, "the features"));
+    SP_TRY(SP_NEW(&in->cost, SP_COST_COLUMNS * in->set.n_samples, "the samples"));
     for (int a = 0; a < 3; a++)
         in->step[a] = INFINITY;
     for (size_t i = 0; i < c; i++) {
@@ -286,10 +282,10 @@ static sp_status print_cost(const info *in)
     static const char *const column[SP_COST_COLUMNS] = {
         "voxels",      "at stride 2",  "at stride 4",
         "at stride 8", "at stride 16", "pairs of 3x3x3"};
-    int64_t n = in->set.n_samples, *values = malloc(((size_t)n + 1) * sizeof *values);
+    const int64_t n = in->set.n_samples;
+    SP_FREED int64_t *values = NULL;
 
-    if (!values)
-        return SP_FAIL(SP_EMEM, "info: no memory for %lld samples", (long long)n);
+    SP_TRY(SP_NEW(&values, n, "the samples"));
     printf(
         "cost per sample             min       median          max            sum\n");
     for (int k = 0; k < SP_COST_COLUMNS; k++) {
@@ -297,7 +293,6 @@ static sp_status print_cost(const info *in)
             values[i] = in->cost[SP_COST_COLUMNS * i + k];
         print_spread(column[k], values, n);
     }
-    free(values);
     return SP_OK;
 }
 

@@ -100,11 +100,9 @@ static sp_status name_classes(vox_set *set, const vox_map *map, const vox_part *
 
     for (int64_t i = 0; map->n == 0 && i < n_parts; i++)
         n = part[i].max_label >= n ? part[i].max_label + 1 : n;
-    set->class_name = calloc((size_t)n, sizeof *set->class_name);
-    set->class_code = calloc((size_t)n, sizeof *set->class_code);
+    SP_TRY(SP_NEW(&set->class_name, n, "class names"));
+    SP_TRY(SP_NEW(&set->class_code, n, "class names"));
     set->n_classes = n;
-    if (!set->class_name || !set->class_code)
-        return SP_FAIL(SP_EMEM, "no memory for class names");
     for (int i = 0; i < n; i++) {
         char name[32];
 
@@ -319,7 +317,8 @@ static sp_status keep_recipe(vox_set *set, const vox_options *o, const vox_piece
 
     for (int64_t i = 0; i < n_parts; i++) {
         const char *name = o->input[piece[part[i].piece].file];
-        const sp_recipe recipe = recipe_of(o, &part[i].source, column, divisor, format, sweeps);
+        const sp_recipe recipe =
+            recipe_of(o, &part[i].source, column, divisor, format, sweeps);
 
         if (i > 0 &&
             memcmp(&part[i].source, &part[i - 1].source, sizeof part[i].source) == 0)

@@ -475,14 +475,13 @@ sp_status vox_cut_open(vox_cut *cut, vox_codes *codes)
 {
     const vox_options *o = cut->options;
     const int file = cut->file;
-    vox_cutter *c = calloc(1, sizeof *c);
+    vox_cutter *c;
 
     assert(file >= 0 && file < o->n_inputs && o->block > 0);
     assert(0 <= cut->part && cut->part < cut->n_parts && cut->path);
     assert(cut->is_damaged || !(o->buffer > 0));
-    cut->own = c;
-    if (!c)
-        return SP_FAIL(SP_EMEM, "%s: no memory to cut it", o->input[file]);
+    SP_TRY(SP_NEW(&cut->own, 1, o->input[file]));
+    c = cut->own;
     *c = (vox_cutter){.cut = cut,
                       .options = o,
                       .codes = codes,

@@ -215,7 +215,7 @@ static sp_status spill_read_part(const vox_parts *parts, int part, int64_t block
                   .n_blocks = n,
                   .per_slot = vox_slot_records(o, &parts->layout),
                   .share = share};
-    unsigned char *buffer;
+    SP_FREED unsigned char *buffer = NULL;
     char *path;
     int fd;
     sp_status rc;
@@ -230,7 +230,6 @@ static sp_status spill_read_part(const vox_parts *parts, int part, int64_t block
     if (rc == SP_OK)
         rc = read_slots(cloud, o, &from, fd, buffer);
     close_part(path, fd);
-    free(buffer);
     return rc;
 }
 
@@ -264,14 +263,11 @@ sp_status vox_cloud_sort(vox_cloud *c, int n_columns)
 {
     const size_t row = (size_t)n_columns * sizeof *c->features, n = (size_t)c->n;
     const size_t widest = row > 3 * sizeof *c->xyz ? row : 3 * sizeof *c->xyz;
-    int64_t *order = malloc(n * sizeof *order + 1);
-    char *scratch = malloc(n * widest + 1);
+    SP_FREED int64_t *order = malloc(n * sizeof *order + 1);
+    SP_FREED char *scratch = malloc(n * widest + 1);
 
-    if (!order || !scratch) {
-        free(order);
-        free(scratch);
+    if (!order || !scratch)
         return SP_FAIL(SP_EMEM, "no memory for %zu points", n);
-    }
     for (int64_t i = 0; i < c->n; i++)
         order[i] = i;
     c->n_columns = n_columns;
@@ -283,8 +279,6 @@ sp_status vox_cloud_sort(vox_cloud *c, int n_columns)
     cloud_permute(c->is_owned, sizeof *c->is_owned, order, c->n, scratch);
     cloud_permute(c->home, sizeof *c->home, order, c->n, scratch);
     cloud_permute(c->home_row, sizeof *c->home_row, order, c->n, scratch);
-    free(order);
-    free(scratch);
     return SP_OK;
 }
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/sp_file.h"
+#include "base/sp_list.h"
 #include "base/sp_text.h"
 #include "compute/sp_backend.h"
 #include "data/sp_shard.h"
@@ -27,11 +28,6 @@ sp_status vox_view_is_h5(const char *path, bool *is_h5)
              memcmp(head, magic, sizeof head) == 0;
     close(fd);
     return SP_OK;
-}
-
-static sp_status view_out_of_memory(int64_t n)
-{
-    return SP_FAIL(SP_EMEM, "no memory for %" PRId64 " points", n);
 }
 
 /* ---- predictions ---- */
@@ -58,8 +54,7 @@ static sp_status view_read_labels(vox_view_points *points, sp_h5 *file,
 {
     int64_t bounds[2], ignore = VOX_IGNORE_LABEL;
     sp_h5_shape shape;
-    uint8_t *raw;
-    sp_status rc;
+    SP_FREED uint8_t *raw = NULL;
 
     SP_TRY(view_read_bounds(file, path, sample, bounds));
     SP_TRY(sp_h5_shape_of(file, "/labels", &shape));
@@ -73,23 +68,18 @@ static sp_status view_read_labels(vox_view_points *points, sp_h5 *file,
         return SP_FAIL(SP_EDATA, "%s:/labels: expected uint8 or uint16", path);
     if (sp_h5_attr_has(file, "/", "ignore_label"))
         SP_TRY(sp_h5_attr_read_int(file, "/", "ignore_label", &ignore));
-    points->prediction = malloc(((size_t)points->n + 1) * sizeof *points->prediction);
-    raw = malloc(((size_t)points->n + 1) * 2);
-    if (!raw || !points->prediction) {
-        free(raw);
-        return view_out_of_memory(points->n);
-    }
-    rc =
-        points->n ? sp_h5_read_rows(file, "/labels", bounds[0], points->n, raw) : SP_OK;
-    for (int64_t i = 0; rc == SP_OK && i < points->n; i++) {
+    SP_TRY(SP_NEW(&points->prediction, points->n, "points"));
+    SP_TRY(SP_NEW(&raw, 2 * points->n, "points"));
+    if (points->n)
+        SP_TRY(sp_h5_read_rows(file, "/labels", bounds[0], points->n, raw));
+    for (int64_t i = 0; i < points->n; i++) {
         const int label =
             shape.type.size == 1 ? raw[i] : raw[2 * i] | raw[2 * i + 1] << 8;
 
         points->prediction[i] =
             label == ignore || label >= points->n_classes ? SP_IGNORE : label;
     }
-    free(raw);
-    return rc;
+    return SP_OK;
 }
 
 /* Uses the names of the predicted classes for a shard without labels; its own say
@@ -172,9 +162,7 @@ static sp_status view_find_column(const sp_dataset *set, const char *name, int *
 
 static sp_status take_features(vox_view_points *points, const sp_sample *s, int column)
 {
-    points->value = malloc(((size_t)s->n + 1) * sizeof *points->value);
-    if (!points->value)
-        return view_out_of_memory(s->n);
+    SP_TRY(SP_NEW(&points->value, s->n, "points"));
     for (int64_t i = 0; i < s->n; i++)
         points->value[i] =
             column < 0 ? points->xyz[3 * i + 2] + (float)s->origin[2] : s->features[i];
@@ -185,9 +173,7 @@ static sp_status take_features(vox_view_points *points, const sp_sample *s, int 
 static sp_status take_places(vox_view_points *points, const sp_sample *s,
                              bool is_from_sensor)
 {
-    points->xyz = malloc(((size_t)s->n + 1) * 3 * sizeof *points->xyz);
-    if (!points->xyz)
-        return view_out_of_memory(s->n);
+    SP_TRY(SP_NEW(&points->xyz, 3 * s->n, "points"));
     points->n = s->n;
     for (int64_t i = 0; i < s->n; i++)
         for (int k = 0; k < 3; k++)
@@ -202,10 +188,8 @@ static sp_status view_take_names(vox_view_points *points, const sp_dataset *set,
 {
     enum { LONG = 4200 };
 
-    points->class_name = calloc((size_t)set->n_classes + 1, sizeof *points->class_name);
-    points->sample_name = malloc(LONG);
-    if (!points->class_name || !points->sample_name)
-        return view_out_of_memory(set->n_classes);
+    SP_TRY(SP_NEW(&points->class_name, set->n_classes, "names of classes"));
+    SP_TRY(SP_NEW(&points->sample_name, LONG, "the name of a sample"));
     snprintf(points->sample_name, LONG, "sample %" PRId64 "%s%s%s", sample,
              set->has_names ? " (" : "", sp_dataset_name(set, sample),
              set->has_names ? ")" : "");
@@ -216,7 +200,7 @@ static sp_status view_take_names(vox_view_points *points, const sp_dataset *set,
         snprintf(number, sizeof number, "class %d", c);
         points->class_name[c] = strdup(set->class_name ? set->class_name[c] : number);
         if (!points->class_name[c])
-            return view_out_of_memory(set->n_classes);
+            return SP_FAIL(SP_EMEM, "no memory for names of classes");
     }
     return SP_OK;
 }
@@ -266,9 +250,7 @@ static sp_status load_sample(vox_view_points *points, const vox_view_request *re
     if (points->by == VOX_BY_FEATURE)
         return take_features(points, s, column);
     if (set->has_labels) {
-        points->label = malloc(((size_t)s->n + 1) * sizeof *points->label);
-        if (!points->label)
-            return view_out_of_memory(s->n);
+        SP_TRY(SP_NEW(&points->label, s->n, "points"));
         memcpy(points->label, s->labels, (size_t)s->n * sizeof *points->label);
     }
     return points->by == VOX_BY_LABELS

@@ -59,14 +59,13 @@ static sp_status name_list(char ***list, int n, const char *word)
 {
     char name[32];
 
-    *list = calloc((size_t)n + 1, sizeof **list);
-    for (int i = 0; *list && i < n; i++) {
+    SP_TRY(SP_NEW(list, n, "names"));
+    for (int i = 0; i < n; i++) {
         snprintf(name, sizeof name, "%s_%d", word, i);
-        (*list)[i] = strdup(name);
-        if (!(*list)[i])
+        if (!((*list)[i] = strdup(name)))
             return SP_FAIL(SP_EMEM, "no memory for names");
     }
-    return *list ? SP_OK : SP_FAIL(SP_EMEM, "no memory for names");
+    return SP_OK;
 }
 
 /* Files with only weights name neither columns nor classes: both get numbers. */

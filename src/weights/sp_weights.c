@@ -93,11 +93,10 @@ static bool is_h5(const char *path)
 static sp_status print_arrays(sp_h5 *file, const char *path)
 {
     char **names, shape[SP_TENSOR_SHAPE];
-    sp_status rc;
+    sp_status rc = SP_OK;
     int n;
 
     SP_TRY(sp_h5_list(file, &names, &n));
-    rc = SP_OK;
     for (int i = 0; i < n && rc == SP_OK; i++) {
         sp_h5_shape s;
 

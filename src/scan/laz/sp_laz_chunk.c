@@ -18,8 +18,7 @@ sp_status sp_laz_decoder_create(laz_decoder *d, const sp_laz_file *file,
     SP_TRY(sp_laz_codec_create(&d->codec, format, true));
     if (format->compressor == SP_LAZ_LAYERED)
         return SP_OK;
-    d->input.buffer = calloc(1, LAZ_TAIL + LAZ_INPUT_BYTES);
-    return d->input.buffer ? SP_OK : SP_FAIL(SP_EMEM, "no memory for a LAZ reader");
+    return SP_NEW(&d->input.buffer, LAZ_TAIL + LAZ_INPUT_BYTES, "a LAZ reader");
 }
 
 void sp_laz_decoder_destroy(laz_decoder *d)

@@ -1,5 +1,6 @@
 /* The parts that the two compressors share. */
 #include "scan/laz/sp_laz_codec.h"
+#include "base/sp_list.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -23,11 +24,9 @@ sp_status sp_laz_codec_create(laz_codec *z, const sp_laz_format *format,
     z->pool.is_decoding = is_decoding;
     for (int i = 0; is_layered && i < format->n_items; i++)
         z->n_layers += sp_laz_layers(&format->item[i]);
-    z->coder = calloc((size_t)z->n_layers, sizeof *z->coder);
-    z->is_used = calloc((size_t)z->n_layers, sizeof *z->is_used);
-    z->last = calloc(2, bytes);
-    if (!z->coder || !z->is_used || !z->last)
-        return SP_FAIL(SP_EMEM, "no memory for a LAZ coder");
+    SP_TRY(SP_NEW(&z->coder, z->n_layers, "a LAZ coder"));
+    SP_TRY(SP_NEW(&z->is_used, z->n_layers, "a LAZ coder"));
+    SP_TRY(SP_NEW(&z->last, 2 * bytes, "a LAZ coder"));
     z->record = z->last + bytes;
     for (int i = 0; i < z->n_layers; i++) {
         z->coder[i].pool = &z->pool;

@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "base/sp_list.h"
 #include "scan/laz/sp_laz_codec.h"
 #include "scan/laz/sp_laz_field.h"
 
@@ -451,13 +452,12 @@ sp_status sp_laz_layered_encode(laz_codec *z, const unsigned char *records, int6
 
 sp_status sp_laz_layered_create(laz_codec *z)
 {
-    laz_layered *s = calloc(1, sizeof *s);
+    laz_layered *s;
     int layer = POINT_LAYERS;
 
     assert(z->format && z->format->compressor == SP_LAZ_LAYERED);
-    z->layered = s;
-    if (!s)
-        return SP_FAIL(SP_EMEM, "no memory for a LAZ coder");
+    SP_TRY(SP_NEW(&z->layered, 1, "a LAZ coder"));
+    s = z->layered;
     s->n_sides = z->format->n_items - 1;
     for (int i = 0; i < s->n_sides; i++) {
         side *e = &s->side[i];
@@ -465,9 +465,7 @@ sp_status sp_laz_layered_create(laz_codec *z)
         e->item = &z->format->item[1 + i];
         e->layer = layer;
         layer += sp_laz_layers(e->item);
-        e->last = malloc(CHANNELS * (size_t)e->item->bytes);
-        if (!e->last)
-            return SP_FAIL(SP_EMEM, "no memory for a LAZ coder");
+        SP_TRY(SP_NEW(&e->last, CHANNELS * e->item->bytes, "a LAZ coder"));
     }
     return SP_OK;
 }

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "base/sp_list.h"
 #include "scan/laz/sp_laz_codec.h"
 #include "scan/laz/sp_laz_field.h"
 
@@ -373,8 +374,7 @@ sp_status sp_laz_pointwise_encode(laz_codec *z, const unsigned char *records, in
 sp_status sp_laz_pointwise_create(laz_codec *z)
 {
     assert(z->format && z->format->compressor != SP_LAZ_LAYERED);
-    z->pointwise = malloc(sizeof *z->pointwise);
-    return z->pointwise ? SP_OK : SP_FAIL(SP_EMEM, "no memory for a LAZ coder");
+    return SP_NEW(&z->pointwise, 1, "a LAZ coder");
 }
 
 void sp_laz_pointwise_destroy(laz_codec *z)

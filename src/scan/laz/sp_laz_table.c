@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/sp_file.h"
+#include "base/sp_list.h"
 #include "base/sp_number.h"
 #include "scan/laz/sp_laz_chunk.h"
 #include "scan/laz/sp_laz_field.h"
@@ -113,10 +114,7 @@ static sp_status laz_table_read_count(const sp_laz_file *file,
                        "%s: LAZ chunk table has %" PRId64 " chunks, but the file has "
                        "room for %" PRId64,
                        file->path, table->n_chunks, most);
-    table->chunk = calloc((size_t)table->n_chunks + 1, sizeof *table->chunk);
-    return table->chunk ? SP_OK
-                        : SP_FAIL(SP_EMEM, "%s: no memory for %" PRId64 " LAZ chunks",
-                                  file->path, table->n_chunks);
+    return SP_NEW(&table->chunk, table->n_chunks, file->path);
 }
 
 static sp_status read_places(const sp_laz_file *file, const sp_laz_format *format,
