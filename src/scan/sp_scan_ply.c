@@ -39,32 +39,25 @@ typedef struct ply {
     int64_t header_bytes;
 } ply;
 
-static const struct {
-    const char *name, *other;
-    ply_type type;
-} types[] = {{"double", "float64", {'f', 8}}, {"float", "float32", {'f', 4}},
-             {"char", "int8", {'i', 1}},      {"uchar", "uint8", {'u', 1}},
-             {"short", "int16", {'i', 2}},    {"ushort", "uint16", {'u', 2}},
-             {"int", "int32", {'i', 4}},      {"uint", "uint32", {'u', 4}}};
-enum { N_TYPES = sizeof types / sizeof *types };
-
-/* Types that PLY lacks, but other programs write. */
+/* The first N_WRITTEN are written, the others only read: PLY's other names, and types
+ * that it lacks, but other programs write. */
 static const struct {
     const char *name;
     ply_type type;
-} wide_types[] = {{"int64", {'i', 8}},    {"uint64", {'u', 8}}, {"long", {'i', 8}},
-                  {"ulong", {'u', 8}},    {"half", {'f', 2}},   {"float16", {'f', 2}},
-                  {"longlong", {'i', 8}}, {"bool", {'u', 1}}};
+} types[] = {{"double", {'f', 8}},  {"float", {'f', 4}},    {"char", {'i', 1}},
+             {"uchar", {'u', 1}},   {"short", {'i', 2}},    {"ushort", {'u', 2}},
+             {"int", {'i', 4}},     {"uint", {'u', 4}},     {"float64", {'f', 8}},
+             {"float32", {'f', 4}}, {"int8", {'i', 1}},     {"uint8", {'u', 1}},
+             {"int16", {'i', 2}},   {"uint16", {'u', 2}},   {"int32", {'i', 4}},
+             {"uint32", {'u', 4}},  {"int64", {'i', 8}},    {"uint64", {'u', 8}},
+             {"long", {'i', 8}},    {"ulong", {'u', 8}},    {"half", {'f', 2}},
+             {"float16", {'f', 2}}, {"longlong", {'i', 8}}, {"bool", {'u', 1}}};
+enum { N_WRITTEN = 8 };
 
 static bool find_type(const char *name, ply_type *type)
 {
-    for (size_t i = 0; i < sizeof wide_types / sizeof *wide_types; i++)
-        if (strcmp(name, wide_types[i].name) == 0) {
-            *type = wide_types[i].type;
-            return true;
-        }
-    for (int i = 0; i < N_TYPES; i++)
-        if (strcmp(name, types[i].name) == 0 || strcmp(name, types[i].other) == 0) {
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (strcmp(name, types[i].name) == 0) {
             *type = types[i].type;
             return true;
         }
@@ -74,7 +67,7 @@ static bool find_type(const char *name, ply_type *type)
 /* The name of a type. Integers of 8 bytes, which PLY lacks, are written as double. */
 static const char *type_name(char kind, int size)
 {
-    int i = N_TYPES - 1;
+    int i = N_WRITTEN - 1;
 
     while (i > 0 && (types[i].type.kind != kind || types[i].type.size != size))
         i--;
