@@ -376,6 +376,23 @@ bool sp_file_ends_in(const char *path, const char *endings)
     return false;
 }
 
+bool sp_file_begins(const char *path, const char *head, size_t bytes)
+{
+    char found[16];
+    struct stat about;
+    ssize_t n;
+    int fd;
+
+    assert(bytes <= sizeof found);
+    if (stat(path, &about) != 0 || !S_ISREG(about.st_mode))
+        return false;
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    n = fd < 0 ? -1 : pread(fd, found, bytes, 0);
+    if (fd >= 0)
+        close(fd);
+    return n == (ssize_t)bytes && memcmp(found, head, bytes) == 0;
+}
+
 const char *sp_file_in(const char *dir, const char *name, char *path)
 {
     snprintf(path, PATH_MAX, "%s/%s", dir, name);

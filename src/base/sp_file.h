@@ -80,6 +80,9 @@ sp_status sp_file_find_again(int n, char *const *path, bool *is_again, int *n_ag
 /* True if the path has one of these endings (separated by blanks, case ignored) after a
  * non-empty name. */
 bool sp_file_ends_in(const char *path, const char *endings);
+/* True if the path is a regular file that begins with these bytes, 16 at most. Opening
+ * a pipe would wait for a writer. */
+bool sp_file_begins(const char *path, const char *head, size_t bytes);
 /* Reads a whole regular file into *data, malloc'd for the caller, with a NUL after it;
  * bytes may be NULL. SP_EDATA if the file has more than SP_FILE_MOST bytes; SP_EMEM. */
 sp_status sp_file_read(const char *path, char **data, size_t *bytes);

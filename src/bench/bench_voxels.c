@@ -2,7 +2,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +11,7 @@
 
 #include "base/sp_file.h"
 #include "base/sp_list.h"
+#include "h5/sp_h5.h"
 
 static sp_status read_sample(const bench_options *options, bench_voxels *v)
 {
@@ -218,19 +218,12 @@ static sp_status write_raw(const char *from, const char *path)
  * somebody's scan or deck, by a slip. */
 static sp_status voxels_check_out(const char *out)
 {
-    char head[sizeof RAW] = "";
     struct stat st;
-    int fd;
 
     if (lstat(out, &st) != 0 || (S_ISREG(st.st_mode) && st.st_size == 0))
         return SP_OK;
-    if (S_ISREG(st.st_mode)) {
-        SP_TRY(sp_file_open(out, O_RDONLY, &fd));
-        if (read(fd, head, sizeof head - 1) < 0)
-            head[0] = 0;
-        close(fd);
-    }
-    if (strcmp(head, RAW) == 0 || memcmp(head, "\211HDF\r\n\032\n", 8) == 0)
+    if (S_ISREG(st.st_mode) && (sp_file_begins(out, RAW, strlen(RAW)) ||
+                                sp_file_begins(out, SP_H5_SIGNATURE, 8)))
         return SP_OK;
     return SP_FAIL(SP_EUSAGE, "spbench voxels: --out %s exists and is no shard", out);
 }

@@ -36,13 +36,12 @@ sp_status sp_h5_fail_system(const char *path, int error)
  * at the start and at each power of two from 512 bytes on. */
 static sp_status check_signature(const sp_h5 *file)
 {
-    static const char signature[8] = {'\x89', 'H', 'D', 'F', '\r', '\n', '\x1a', '\n'};
-    const int64_t last = file->bytes - (int64_t)sizeof signature;
     char found[8];
+    const int64_t last = file->bytes - (int64_t)sizeof found;
 
     for (int64_t at = 0; at <= last; at = at ? 2 * at : 512) {
         SP_TRY(sp_file_read_at(file->fd, file->path, found, sizeof found, at));
-        if (memcmp(found, signature, sizeof found) == 0)
+        if (memcmp(found, SP_H5_SIGNATURE, sizeof found) == 0)
             return SP_OK;
     }
     return SP_FAIL(SP_EDATA, "%s: not an HDF5 file", file->path);

@@ -31,6 +31,9 @@
 
 #include "base/sp_error.h"
 
+#define SP_H5_SIGNATURE                                                                \
+    "\x89HDF\r\n\x1a\n" /* the first bytes of most files, 8 of them */
+
 typedef struct sp_h5 sp_h5; /* an open file */
 
 /* The type of an element as a file stores it. */

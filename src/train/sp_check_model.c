@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/sp_file.h"
 #include "checkpoint/sp_checkpoint.h"
 #include "data/sp_recipe.h"
 #include "h5/sp_h5.h"
@@ -15,23 +16,11 @@
 
 bool sp_check_is_model(const char *word)
 {
-    static const char signature[] = "\x89HDF\r\n\x1a\n";
-    char head[8];
     struct stat about;
-    FILE *file;
-    bool is_model;
 
     assert(word);
-    if (stat(word, &about) == 0 && S_ISDIR(about.st_mode))
-        return true;
-    /* Opening a pipe would wait for a writer. */
-    if (stat(word, &about) != 0 || !S_ISREG(about.st_mode) ||
-        !(file = fopen(word, "r")))
-        return false;
-    is_model = fread(head, sizeof head, 1, file) == 1 &&
-               memcmp(head, signature, sizeof head) == 0;
-    fclose(file);
-    return is_model || sp_packed_is(word);
+    return (stat(word, &about) == 0 && S_ISDIR(about.st_mode)) ||
+           sp_file_begins(word, SP_H5_SIGNATURE, 8) || sp_packed_is(word);
 }
 
 /* Prints the network of the checkpoint's deck. A file of an older version does not say

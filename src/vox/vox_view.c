@@ -14,6 +14,7 @@
 #include "base/sp_file.h"
 #include "base/sp_list.h"
 #include "base/sp_log.h"
+#include "h5/sp_h5.h"
 #include "report/sp_figure.h"
 #include "report/sp_palette.h"
 #include "vox/vox.h"
@@ -293,7 +294,8 @@ static sp_status view_load(const arguments *a, vox_view_points *points)
                                           : NULL;
     bool is_h5;
 
-    SP_TRY(vox_view_is_h5(q->path, &is_h5));
+    SP_TRY(sp_file_check_input(q->path));
+    is_h5 = sp_file_begins(q->path, SP_H5_SIGNATURE, 8);
     if (!is_h5 && q->prediction)
         return SP_FAIL(SP_EUSAGE, "%s: predictions belong to a shard, not to a scan",
                        q->path);

@@ -46,8 +46,6 @@ typedef struct vox_view_points {
     vox_view_by by;    /* VOX_BY_DEFAULT has become one of the others */
 } vox_view_points;
 
-/* Is the file HDF5, by its first bytes? SP_EIO. */
-sp_status vox_view_is_h5(const char *path, bool *is_h5);
 /* Loads a sample of a shard, with its predictions if they are named. Local. SP_EUSAGE:
  * the file has no such sample, feature, labels or predictions; SP_EDATA; SP_EIO;
  * SP_EMEM. Destroy after a failure too. */

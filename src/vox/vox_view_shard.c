@@ -1,34 +1,16 @@
 /* Samples of shards, and predictions of them, for spvox view. */
 #include <assert.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/sp_file.h"
 #include "base/sp_list.h"
 #include "base/sp_text.h"
 #include "compute/sp_backend.h"
 #include "data/sp_shard.h"
 #include "h5/sp_h5.h"
 #include "vox/vox_view.h"
-
-sp_status vox_view_is_h5(const char *path, bool *is_h5)
-{
-    static const char magic[8] = {'\x89', 'H', 'D', 'F', '\r', '\n', '\x1a', '\n'};
-    char head[sizeof magic] = {0};
-    int fd;
-
-    assert(path && is_h5);
-    SP_TRY(sp_file_check_input(path));
-    SP_TRY(sp_file_open(path, O_RDONLY, &fd));
-    *is_h5 = pread(fd, head, sizeof head, 0) == (ssize_t)sizeof head &&
-             memcmp(head, magic, sizeof head) == 0;
-    close(fd);
-    return SP_OK;
-}
 
 /* ---- predictions ---- */
 

@@ -3,7 +3,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/sp_crc.h"
 #include "base/sp_file.h"
@@ -25,18 +24,7 @@ static float float_of_bf16(const unsigned char *p)
 
 bool sp_packed_is(const char *path)
 {
-    char head[8];
-    struct stat about;
-    FILE *file;
-    bool is_packed;
-
-    if (stat(path, &about) != 0 || !S_ISREG(about.st_mode) ||
-        !(file = fopen(path, "rb")))
-        return false;
-    is_packed =
-        fread(head, sizeof head, 1, file) == 1 && memcmp(head, SP_PACKED_MAGIC, 8) == 0;
-    fclose(file);
-    return is_packed;
+    return sp_file_begins(path, SP_PACKED_MAGIC, strlen(SP_PACKED_MAGIC));
 }
 
 /* The parts of a packed file. */

@@ -9,6 +9,7 @@
 #include "base/sp_list.h"
 #include "base/sp_number.h"
 #include "base/sp_text.h"
+#include "h5/sp_h5.h"
 
 /* ---- types ---- */
 
@@ -238,7 +239,7 @@ static sp_status parse_container(sp_tensors *file)
         return sp_torch_old_parse(file);
     if (file->n_bytes > 8 && file->bytes[8] == '{')
         return sp_safetensors_parse(file);
-    if (begins_with(file, "\x89HDF\r\n\x1a\n", 8))
+    if (begins_with(file, SP_H5_SIGNATURE, 8))
         return SP_FAIL(SP_EDATA,
                        "%s: is HDF5; `sptrain check %s` describes a checkpoint",
                        file->path, file->path);

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/sp_file.h"
 #include "base/sp_list.h"
@@ -73,22 +72,6 @@ static const sp_option option_rows[] = {
 
 /* ---- list ---- */
 
-static bool is_h5(const char *path)
-{
-    static const char signature[] = "\x89HDF\r\n\x1a\n";
-    char head[8];
-    struct stat about;
-    FILE *file;
-    bool is;
-
-    if (stat(path, &about) != 0 || !S_ISREG(about.st_mode) ||
-        !(file = fopen(path, "rb")))
-        return false;
-    is = fread(head, sizeof head, 1, file) == 1 && memcmp(head, signature, 8) == 0;
-    fclose(file);
-    return is;
-}
-
 /* The arrays of a checkpoint, or of a file with only weights. */
 static sp_status print_arrays(sp_h5 *file, const char *path)
 {
@@ -126,7 +109,7 @@ static sp_status list_weights(const char *path, const weights_options *o)
     (void)o;
     if (sp_packed_is(path))
         return sp_packed_print(path, stdout);
-    if (is_h5(path))
+    if (sp_file_begins(path, SP_H5_SIGNATURE, 8))
         return list_h5(path);
     SP_TRY(sp_tensors_open(&file, path));
     sp_tensors_print(&file, stdout);
