@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -154,24 +155,82 @@ static bool stamp(const char *path, char text[64])
     return true;
 }
 
+static int by_low(const void *a, const void *b)
+{
+    return sp_by_double(&((const label_begin *)a)->low, &((const label_begin *)b)->low);
+}
+
+/* Sorts the scans for list_neighbours: there may be thousands. */
+static sp_status sort_begins(label_files *f)
+{
+    double most = -INFINITY;
+
+    if (f->begin)
+        return SP_OK;
+    SP_TRY(SP_NEW(&f->begin, f->n, "scans"));
+    for (int i = 0; i < f->n; i++)
+        f->begin[i] = (label_begin){.low = f->file[i].extent.low[0], .file = i};
+    qsort(f->begin, (size_t)f->n, sizeof *f->begin, by_low);
+    for (int i = 0; i < f->n; i++)
+        f->begin[i].most_high = most =
+            fmax(most, f->file[f->begin[i].file].extent.high[0]);
+    return SP_OK;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    return *(const int *)a - *(const int *)b;
+}
+
+/* Lists the scans within the buffer of scan i in the order of the command line; the
+ * caller frees *near [*n]. */
+static sp_status list_neighbours(const label_files *f, int i, int **near, int *n)
+{
+    const double buffer = f->options->buffer;
+    const vox_extent *own = &f->file[i].extent;
+    int low = 0, high = f->n;
+
+    while (low < high) { /* to the first one that begins beyond the buffer */
+        const int middle = low + (high - low) / 2;
+
+        if (f->begin[middle].low <= own->high[0] + buffer)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    while (low-- > 0 && own->low[0] - buffer <= f->begin[low].most_high) {
+        const int k = f->begin[low].file;
+
+        if (k == i || !vox_extent_is_near(own, &f->file[k].extent, buffer))
+            continue;
+        if (!sp_list_grow(near, *n, sizeof **near))
+            return SP_FAIL(SP_EMEM, "no memory for the neighbours of a scan");
+        (*near)[(*n)++] = k;
+    }
+    if (*n > 0)
+        qsort(*near, (size_t)*n, sizeof **near, by_number);
+    return SP_OK;
+}
+
 /* A checksum of names, lengths and times of the other scans with points that an output
  * depends on. */
-static uint32_t sum_neighbours(const label_files *f, int i)
+static sp_status sum_neighbours(const label_files *f, int i, uint32_t *crc)
 {
-    const label_options *o = f->options;
-    uint32_t crc = 0;
+    SP_FREED int *near = NULL;
     char text[64];
+    int n = 0;
 
-    for (int k = 0; k < f->n; k++)
-        if (k != i &&
-            vox_extent_is_near(&f->file[i].extent, &f->file[k].extent, o->buffer) &&
-            stamp(o->vox.input[k], text)) {
-            const char *name = sp_file_name(o->vox.input[k]);
+    *crc = 0;
+    SP_TRY(list_neighbours(f, i, &near, &n));
+    for (int k = 0; k < n; k++) {
+        const char *path = f->options->vox.input[near[k]], *name = sp_file_name(path);
 
-            crc = sp_crc32c(crc, name, strlen(name));
-            crc = sp_crc32c(crc, text, strlen(text));
-        }
-    return crc;
+        if (!stamp(path, text))
+            continue;
+        *crc = sp_crc32c(*crc, name, strlen(name));
+        *crc = sp_crc32c(*crc, text, strlen(text));
+    }
+    return SP_OK;
 }
 
 /* The two lines of the file .made for an output that is at `path` now; malloc'd. */
@@ -179,11 +238,14 @@ static sp_status word_made(const label_files *f, int i, const char *path, char *
 {
     const char *scan = f->options->vox.input[i];
     char output[64] = "", source[64] = "", near[32] = "", whole[PATH_MAX];
+    uint32_t crc;
 
     stamp(path, output);
     stamp(scan, source);
-    if (f->options->buffer > 0)
-        snprintf(near, sizeof near, " near %08x", sum_neighbours(f, i));
+    if (f->options->buffer > 0) {
+        SP_TRY(sum_neighbours(f, i, &crc));
+        snprintf(near, sizeof near, " near %08x", crc);
+    }
     /* A relative path is another scan in another working folder. */
     if (asprintf(text, "%s\n%s%s" SCAN "%s %s\n", output, f->made_by, near,
                  realpath(scan, whole) ? whole : scan, source) < 0)
@@ -451,6 +513,7 @@ static sp_status check_all(label_files *f, const label_model *m, const label_opt
     SP_TRY(check_scans_of(f, m, o));
     SP_TRY(check_names(f, o));
     SP_TRY(check_scans(f, o));
+    SP_TRY(sort_begins(f));
     for (int i = 0; i < f->n; i++) {
         bool is_there, is_ours;
 
@@ -506,12 +569,14 @@ sp_status label_files_open(label_files *f, label_model *m, const label_options *
     if (rc == SP_OK && s->comm->rank == 0)
         rc = check_all(f, m, o);
     SP_TRY(sp_comm_agree(s->comm, rc));
-    return sp_comm_bcast(s->comm, f->file, (size_t)f->n * sizeof *f->file, 0);
+    SP_TRY(sp_comm_bcast(s->comm, f->file, (size_t)f->n * sizeof *f->file, 0));
+    return sp_comm_agree(s->comm, sort_begins(f));
 }
 
 void label_files_close(label_files *f)
 {
     free(f->file);
+    free(f->begin);
     free(f->dir);
     free(f->work);
     free(f->made_by);

@@ -28,9 +28,16 @@ typedef struct label_file {
     int epsg;          /* of its coordinate system; 0: not known */
 } label_file;
 
+/* A scan among all, sorted by where they begin in x. */
+typedef struct label_begin {
+    double low, most_high; /* its lowest x; the highest x of it and those before it */
+    int file;
+} label_begin;
+
 typedef struct label_files {
     int n;
-    label_file *file; /* [n] as the scans of the options */
+    label_file *file;   /* [n] as the scans of the options */
+    label_begin *begin; /* [n] to find neighbours by */
     char *dir;        /* DIR */
     char *work;       /* DIR/.sptrain */
     char crs[48];     /* of the first scan that names one, "urn:..."; "": not known */

@@ -145,6 +145,7 @@ static sp_status compare_count(sp_comm *comm, const vox_compare_options *o,
     free(mine.pair);
     all->pair = data;
     all->n = (int64_t)(bytes / sizeof *all->pair);
+    vox_code_pairs_sort(all);
     return rc;
 }
 

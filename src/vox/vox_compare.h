@@ -91,7 +91,9 @@ sp_status vox_classes_find(vox_code_classes *classes,
                            const vox_code_pairs *counts);
 void vox_classes_free(vox_code_classes *classes);
 
-/* Computes the score of one file, or of all (file < 0), from the counts. SP_EMEM.
+/* Sorts counts by file, as vox_score_of needs them. Pure. */
+void vox_code_pairs_sort(vox_code_pairs *counts);
+/* Computes the score of one file, or of all (file < 0), from sorted counts. SP_EMEM.
  * Names are borrowed from `classes`. Free in any case. */
 sp_status vox_score_of(vox_score *score, const vox_code_classes *classes,
                        const vox_code_pairs *counts, int64_t file);

@@ -80,33 +80,53 @@ static size_t stem_bytes(const char *path)
     return dot ? (size_t)(dot - path) : strlen(path);
 }
 
-/* Finds the file of B for a file of A: the same path, else the same with another
- * ending. */
-static sp_status find_partner(const char *a, const char *path, const char *b,
-                              const file_list *list, bool *is_used, int *found)
+/* By the path before the ending, so that files that differ in it only are neighbours. */
+static int by_stem(const void *a, const void *b)
 {
-    const size_t n = stem_bytes(path);
-    int n_found = 0;
+    const char *const x = *(char *const *)a, *const y = *(char *const *)b;
+    const size_t n_x = stem_bytes(x), n_y = stem_bytes(y);
+    const int order = memcmp(x, y, n_x < n_y ? n_x : n_y);
 
-    for (int i = 0; i < list->n; i++)
-        if (strcmp(list->path[i], path) == 0) {
-            *found = i;
-            is_used[i] = true;
+    return order ? order : (n_x > n_y) - (n_x < n_y);
+}
+
+/* The number of files of the list, sorted by_stem, whose stem is before the path's. */
+static int file_list_find(const file_list *list, const char *path)
+{
+    int low = 0, high = list->n;
+
+    while (low < high) {
+        const int middle = low + (high - low) / 2;
+
+        if (by_stem(&list->path[middle], &path) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Finds the file of B, in a list sorted by_stem, for a file of A: the same path, else
+ * the same with another ending. */
+static sp_status find_partner(const char *a, const char *path, const char *b,
+                              const file_list *list, int *found)
+{
+    const int first = file_list_find(list, path);
+    int end = first;
+
+    for (; end < list->n && by_stem(&list->path[end], &path) == 0; end++)
+        if (strcmp(list->path[end], path) == 0) {
+            *found = end;
             return SP_OK;
         }
-    for (int i = 0; i < list->n; i++)
-        if (stem_bytes(list->path[i]) == n && memcmp(list->path[i], path, n) == 0) {
-            *found = i;
-            n_found++;
-        }
-    if (n_found == 0)
+    *found = first;
+    if (end == first)
         return SP_FAIL(SP_EDATA, "%s/%s: %s has no file of this name with classes", a,
                        path, b);
-    if (n_found > 1)
+    if (end > first + 1)
         return SP_FAIL(SP_EDATA,
                        "%s/%s: %s has %d files of this name: give the two files", a,
-                       path, b, n_found);
-    is_used[*found] = true;
+                       path, b, end - first);
     return SP_OK;
 }
 
@@ -120,6 +140,7 @@ static char *join_path(const char *folder, const char *name)
     return path;
 }
 
+/* Sorts in_b. */
 static sp_status pair_folders(const char *a, const char *b, const file_list *in_a,
                               const file_list *in_b, vox_file_pair *pair, int *n)
 {
@@ -127,8 +148,11 @@ static sp_status pair_folders(const char *a, const char *b, const file_list *in_
     int found = 0, n_left = 0;
 
     SP_TRY(SP_NEW(&is_used, in_b->n, "names"));
+    if (in_b->n > 0)
+        qsort(in_b->path, (size_t)in_b->n, sizeof *in_b->path, by_stem);
     for (int i = 0; i < in_a->n; i++) {
-        SP_TRY(find_partner(a, in_a->path[i], b, in_b, is_used, &found));
+        SP_TRY(find_partner(a, in_a->path[i], b, in_b, &found));
+        is_used[found] = true;
         pair[*n] = (vox_file_pair){.a = join_path(a, in_a->path[i]),
                                    .b = join_path(b, in_b->path[found]),
                                    .name = strdup(in_a->path[i])};

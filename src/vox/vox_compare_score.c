@@ -116,16 +116,44 @@ void vox_classes_free(vox_code_classes *classes)
     *classes = (vox_code_classes){0};
 }
 
+static int by_file(const void *a, const void *b)
+{
+    return sp_by_int64(&((const vox_code_pair *)a)->file,
+                       &((const vox_code_pair *)b)->file);
+}
+
+void vox_code_pairs_sort(vox_code_pairs *counts)
+{
+    if (counts->n > 0)
+        qsort(counts->pair, (size_t)counts->n, sizeof *counts->pair, by_file);
+}
+
+/* The number of counts of the files before this one. */
+static int64_t score_first_count(const vox_code_pairs *counts, int64_t file)
+{
+    int64_t low = 0, high = counts->n;
+
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+
+        if (counts->pair[middle].file < file)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 static void score_count(vox_score *s, const vox_code_classes *classes,
                         const vox_code_pairs *counts, int64_t file)
 {
-    for (int64_t i = 0; i < counts->n; i++) {
+    const int64_t end = file < 0 ? counts->n : score_first_count(counts, file + 1);
+
+    for (int64_t i = score_first_count(counts, file); i < end; i++) {
         const vox_code_pair *p = &counts->pair[i];
         const int truth = p->a < 0 ? -1 : classes->class_of[p->a];
         const int found = p->b < 0 ? -1 : classes->class_of[p->b];
 
-        if (file >= 0 && p->file != file)
-            continue;
         if (truth < 0) {
             s->n_ignored += p->n;
             continue;
