@@ -201,16 +201,21 @@ sp_status sp_option_whole(const sp_option *option, const char *text, char **end,
     return SP_OK;
 }
 
-sp_status sp_option_real(const char *name, const char *text, bool or_0, double *value)
+sp_status sp_option_real(const sp_option *option, const char *text, double *value)
 {
+    const double most = option->most > 0 ? (double)option->most : INFINITY;
     char *end;
 
     *value = strtod(text, &end);
-    if (end == text || *end || !isfinite(*value) || *value < 0 ||
-        (*value == 0 && !or_0))
-        return SP_FAIL(SP_EUSAGE, "%s %s: expected a number %s", name, text,
-                       or_0 ? "of at least 0" : "above 0");
-    return SP_OK;
+    if (end != text && !*end && isfinite(*value) &&
+        (option->or_0 ? 0 <= *value && *value <= most : 0 < *value && *value < most))
+        return SP_OK;
+    if (option->most > 0)
+        return SP_FAIL(SP_EUSAGE, "%s %s: expected a number %s 0 %s %lld",
+                       option->word.name, text, option->or_0 ? "from" : "above",
+                       option->or_0 ? "to" : "and below", (long long)option->most);
+    return SP_FAIL(SP_EUSAGE, "%s %s: expected a number %s", option->word.name, text,
+                   option->or_0 ? "of at least 0" : "above 0");
 }
 
 sp_status sp_option_alone(int argc, char **argv)
@@ -246,7 +251,7 @@ static sp_status names_read_value(void *to, const sp_option *option, const char 
     case SP_OPTION_WHOLE:
         return sp_option_whole(option, text, NULL, at);
     case SP_OPTION_REAL:
-        return sp_option_real(option->word.name, text, option->or_0, at);
+        return sp_option_real(option, text, at);
     case SP_OPTION_WORD:
         return read_word(at, option, text);
     case SP_OPTION_READ:

@@ -67,7 +67,8 @@ void sp_word_wrap(FILE *to, int indent, const char *text);
 typedef enum sp_option_kind {
     SP_OPTION_FLAG,  /* bool, which becomes true; has no value */
     SP_OPTION_WHOLE, /* int64_t, from least to most */
-    SP_OPTION_REAL,  /* double above 0, or 0 too if the row has `or_0` */
+    /* double above 0, and below `most` if the row has it; with `or_0` both ends too */
+    SP_OPTION_REAL,
     SP_OPTION_TEXT,  /* const char *, which points into argv */
     /* int, or an enum: the index, from `least` on, of the word in word.takes
      * ("top|oblique") */
@@ -80,7 +81,7 @@ typedef struct sp_option {
     sp_word_entry word;
     sp_option_kind kind;
     size_t offset;       /* of the value in the caller's struct */
-    int64_t least, most; /* of a whole number; least: the number of the first word */
+    int64_t least, most; /* of a number; least: the number of the first word */
     bool or_0;
     sp_status (*read)(void *to, const struct sp_option *option, const char *text);
     const char *only; /* the commands that have it, "ops, plan"; NULL: all */
@@ -114,8 +115,8 @@ sp_status sp_options_read(void *to, sp_word_table table, const char *program, in
  * end there. SP_EUSAGE. */
 sp_status sp_option_whole(const sp_option *option, const char *text, char **end,
                           int64_t *value);
-/* Reads a real number as SP_OPTION_REAL; name is for the message. SP_EUSAGE. */
-sp_status sp_option_real(const char *name, const char *text, bool or_0, double *value);
+/* Reads a real number of the option's range. SP_EUSAGE. */
+sp_status sp_option_real(const sp_option *option, const char *text, double *value);
 /* Fails if anything follows the program's one word argv[1], as --version. SP_EUSAGE.
  */
 sp_status sp_option_alone(int argc, char **argv);

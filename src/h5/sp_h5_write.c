@@ -294,8 +294,7 @@ sp_status sp_h5_write_texts(sp_h5 *file, const char *name, int64_t n,
     H5Tset_strpad(type, H5T_STR_NULLPAD);
     rc = make_set(file, name, type, 1, &n, type, block);
     H5Tclose(type);
-    rc = h5_leave_written(file, name, rc);
-    return rc;
+    return h5_leave_written(file, name, rc);
 }
 
 /* ---- attributes ---- */

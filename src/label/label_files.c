@@ -415,6 +415,7 @@ static sp_status check_scan(label_files *f, const label_model *m,
     path_of(f->dir, f->file[i].name, "", path);
     f->file[i].section = o->has_window ? 0 : sp_scan_section(scan, path);
     SP_TRY(label_model_check(m, o, scan, path));
+    f->file[i].most_code = sp_scan_most_code(scan, path);
     return o->raster > 0
                ? label_raster_lay_out(&map, o->vox.input[i], &f->file[i].extent,
                                       o->raster, m->n_classes)
@@ -508,9 +509,29 @@ static sp_status check_scans_of(label_files *f, const label_model *m,
     return label_index_write(&index, o->index);
 }
 
+/* A code that no scan can have would keep nothing. Those of another field are not known
+ * before it is read. */
+static sp_status check_kept(const label_files *f, const label_options *o)
+{
+    int most = -1;
+
+    if (!o->keep || o->vox.label_field)
+        return SP_OK;
+    for (int i = 0; i < f->n; i++)
+        most = !f->file[i].is_skipped && f->file[i].most_code > most
+                   ? f->file[i].most_code
+                   : most;
+    for (int code = VOX_MAX_CODE; code > most; code--)
+        if (o->keep[code])
+            return SP_FAIL(SP_EUSAGE, "--keep %d: these scans hold codes from 0 to %d",
+                           code, most);
+    return SP_OK;
+}
+
 static sp_status check_all(label_files *f, const label_model *m, const label_options *o)
 {
     SP_TRY(check_scans_of(f, m, o));
+    SP_TRY(check_kept(f, o));
     SP_TRY(check_names(f, o));
     SP_TRY(check_scans(f, o));
     SP_TRY(sort_begins(f));

@@ -26,6 +26,7 @@ typedef struct label_file {
     int64_t section;   /* as sp_scan_section says of the output */
     vox_extent extent; /* of its points; low above high: not known */
     int epsg;          /* of its coordinate system; 0: not known */
+    int32_t most_code; /* the largest that its format holds */
 } label_file;
 
 /* A scan among all, sorted by where they begin in x. */

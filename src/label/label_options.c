@@ -42,7 +42,7 @@ static sp_status options_read_task(void *to, const sp_option *option, const char
     int used = 0;
 
     (void)option;
-    if (sscanf(text, "%d/%d%n", &o->task, &o->n_tasks, &used) != 2 || text[used] ||
+    if (sscanf(text, "%9d/%9d%n", &o->task, &o->n_tasks, &used) != 2 || text[used] ||
         o->task < 0 || o->task >= o->n_tasks)
         return SP_FAIL(SP_EUSAGE, "--task %s: expected I/N with 0 <= I < N", text);
     return SP_OK;
@@ -84,10 +84,10 @@ static const sp_option option_table[] = {
 {{"--field-type", "uint8|float32", "type of added fields; uint8 is in steps of 1/255 in "
   "scans of all formats (uint8)"}, SP_OPTION_WORD, AT(is_float)},
 {{"--min-confidence", "P", "points without a class of this probability get no class"},
- SP_OPTION_REAL, AT(min_confidence), .or_0 = true},
+ SP_OPTION_REAL, AT(min_confidence), .or_0 = true, .most = 1},
 {{"--doubtful-features", "Q", "points with features farther from every class than the "
   "share Q of the validation set (0.95) get no class either; the model is calibrated"},
- SP_OPTION_REAL, AT(doubtful_features)},
+ SP_OPTION_REAL, AT(doubtful_features), .most = 1},
 {{"--doubtful", "CODE", "the code that these points get instead"},
  SP_OPTION_WHOLE, AT(doubtful), 0, VOX_MAX_CODE},
 {{"--keep", "CODE,...", "points that have one of these codes keep it"},
@@ -202,12 +202,6 @@ static sp_status check(const label_options *o)
                        o->model);
     if (!o->out || !*o->out)
         return SP_FAIL(SP_EUSAGE, "label: --out DIR is missing");
-    if (o->min_confidence > 1)
-        return SP_FAIL(SP_EUSAGE, "--min-confidence %g: expected 0 to 1",
-                       o->min_confidence);
-    if (o->doubtful_features < 0 || o->doubtful_features >= 1)
-        return SP_FAIL(SP_EUSAGE, "--doubtful-features %g: expected above 0, below 1",
-                       o->doubtful_features);
     if (o->doubtful != LABEL_NOT_GIVEN && o->min_confidence <= 0 &&
         o->doubtful_features <= 0)
         return SP_FAIL(SP_EUSAGE,

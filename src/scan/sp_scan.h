@@ -202,6 +202,8 @@ sp_status sp_scan_check_labels(const sp_scan *scan, const char *path,
                                const int32_t *code, int n, int n_added,
                                const sp_scan_added *added);
 
+/* The largest code that a file of this name holds, which check_labels has accepted. */
+int32_t sp_scan_most_code(const sp_scan *scan, const char *path);
 /* Can classes be written into a file of this name? The ending decides the format.
  * SP_EUSAGE lists the endings. */
 sp_status sp_scan_check_output(const char *path);

@@ -76,6 +76,14 @@ const char *sp_scan_output_ending(const sp_scan *scan)
     return format->write ? format->written : sp_scan_text.written;
 }
 
+int32_t sp_scan_most_code(const sp_scan *scan, const char *path)
+{
+    const sp_scan_format *format = find_output(path);
+
+    assert(format);
+    return format->most_code ? format->most_code(scan) : INT32_MAX;
+}
+
 sp_status sp_scan_check_labels(const sp_scan *scan, const char *path,
                                const int32_t *code, int n, int n_added,
                                const sp_scan_added *added)
@@ -88,7 +96,7 @@ sp_status sp_scan_check_labels(const sp_scan *scan, const char *path,
     SP_TRY(sp_scan_check_output(path));
     if (n_added > 0 && format->check_added)
         SP_TRY(format->check_added(scan, n_added, added));
-    most = format->most_code ? format->most_code(scan) : INT32_MAX;
+    most = sp_scan_most_code(scan, path);
     for (int i = 0; i < n; i++)
         if (code[i] > most)
             return SP_FAIL(SP_EDATA, "%s: class code %d, but %s holds 0 to %d",

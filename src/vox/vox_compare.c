@@ -35,18 +35,6 @@ static sp_status compare_read_match(void *to, const sp_option *option, const cha
     return SP_OK;
 }
 
-static sp_status compare_read_least(void *to, const sp_option *option, const char *text)
-{
-    vox_compare_options *o = to;
-
-    SP_TRY(sp_option_real(option->word.name, text, true, &o->least_miou));
-    return o->least_miou <= 1 ? SP_OK
-                              : SP_FAIL(SP_EUSAGE,
-                                        "%s %s: expected a number from 0 "
-                                        "to 1",
-                                        option->word.name, text);
-}
-
 #define AT(member) .offset = offsetof(vox_compare_options, member)
 /* clang-format off */
 static const sp_option option_table[] = {
@@ -69,7 +57,7 @@ static const sp_option option_table[] = {
 {{"--json", NULL, "print one JSON object instead of tables"},
  SP_OPTION_FLAG, AT(with_json)},
 {{"--least-miou", "X", "end with status 1 if the mean IoU is below X"},
- SP_OPTION_READ, .read = compare_read_least},
+  SP_OPTION_REAL, AT(least_miou), .or_0 = true, .most = 1},
 SP_OPTION_HELP_ROW,
 };
 /* clang-format on */

@@ -238,7 +238,8 @@ static sp_status read_feature(vox_options *o, const char *at, size_t n)
     f->kind = vox_feature_kind_of(f->name);
     if (slash) {
         snprintf(divisor, sizeof divisor, "%.*s", (int)(at + n - slash - 1), slash + 1);
-        SP_TRY(sp_option_real("--features: divisor", divisor, false, &f->divisor));
+        SP_TRY(sp_option_real(&(sp_option){.word.name = "--features: divisor"}, divisor,
+                              &f->divisor));
     }
     for (int i = 0; i < o->n_features; i++)
         if (strcmp(o->feature[i].name, f->name) == 0)

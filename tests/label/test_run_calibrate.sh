@@ -111,7 +111,7 @@ says err 'does not have its classes. features: `sptrain calibrate` finds them'
 run 1 2 label r1+r2 c.txt --out x --doubtful-features 0.95
 says err 'name one model'
 run 1 2 label r1 c.txt --out x --doubtful-features 1
-says err 'expected above 0, below 1'
+says err 'expected a number above 0 and below 1'
 
 # ---- refused ----
 run 2 2 calibrate

@@ -95,6 +95,10 @@ same again/a.las other/a.las "fields that keep their type"
 run 2 0 label r in/a.las --out keep --keep 2,64 run.threads=1
 classes_only in/a.las keep/a.las
 ! grep -q '^2 \|^100 ' codes || fail "--keep 2,64 changes such points"
+run 2 2 label r in/a.las --out x --keep 2,300
+one_diagnosis 'keep 300: these scans hold codes from 0 to 255'
+run 1 2 label r in/a.las --out x --min-confidence 1.5
+says err 'min-confidence 1.5: expected a number from 0 to 1'
 run 3 0 label r in/a.las --out doubt --min-confidence 1 --doubtful 31 run.threads=1
 classes_only in/a.las doubt/a.las
 test "$(grep -c ' 37$' codes)" -gt 1000 || fail "no doubt"

@@ -59,6 +59,11 @@ for n in 2 3; do
 done
 label 2 three stripes --buffer 18
 same_points whole stripes
+# Of three stripes the outer ones are no neighbours.
+label 1 three near --buffer 6
+touch -d '2022-01-01' three/c.txt
+label 1 three near --buffer 6
+says out 'labelled scans=2 finished_before=1'
 label 1 four alone
 cmp -s whole.sorted alone.sorted && fail "without --buffer nothing differs: a test of nothing"
 
@@ -79,7 +84,7 @@ for i in 0 1; do
     says out 'labelled scans=2 finished_before=0'
 done
 same_files tiles2 shared "of two tasks"
-for bad in 2/2 -1/2 1 a/b; do
+for bad in 2/2 -1/2 1 a/b 0/9999999999; do
     run 1 2 label r four/*.txt --out x --task $bad
     says err "task $bad: expected I/N with 0 <= I < N"
 done

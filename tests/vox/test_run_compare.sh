@@ -68,6 +68,7 @@ run 1 0 compare a.txt b.txt --least-miou 0.29
 run 1 1 compare a.txt b.txt --least-miou 0.3
 says err 'the mean IoU 0.291667 is below --least-miou 0.3'
 run 1 2 compare a.txt b.txt --least-miou 2
+says err 'least-miou 2: expected a number from 0 to 1'
 
 # JSON: one object on standard output, the scores on standard error.
 run 1 0 compare a.txt b.txt --json
@@ -99,6 +100,18 @@ for ranks in 1 2 3; do
     says out 'points=7$'
     cmp -s "folder-$ranks" folder-1 || fail "$ranks ranks print something else"
 done
+# A file is found by its path, else by its path with another ending, among names that
+# begin alike.
+mkdir C D
+for f in a a.b a.b.c ab a-b; do cp a.txt C/$f.txt && cp b.txt D/$f.pts; done
+cp a.txt D/ab.txt
+run 1 0 compare C D
+says out '^ab.txt: points=5 miou=1.0000'
+test "$(grep -c 'txt: points=5 miou=0.2917' out)" = 4 || fail "files with other endings"
+cp a.txt D/a.b.xyz
+run 1 3 compare C D
+says err 'C/a.b.txt: D has 2 files of this name: give the two files'
+
 cp a.txt B/more.txt
 run 1 0 compare A B
 says err '1 of 3 files have no partner in A'
