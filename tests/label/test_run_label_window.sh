@@ -93,6 +93,16 @@ if command -v strace >/dev/null 2>&1; then
     some=$(bytes "$window") all=$(bytes 0,0,1e9,1e9)
     echo "read $some bytes for the window, $all for the whole scan"
     test $((some * 5)) -lt $((all * 2)) || fail "too much is read"
+    # label reads the surroundings of 6 m to predict the window, but not to copy it.
+    wide=$(echo "$window" | awk -F, '{ printf "%.2f,%.2f,%.2f,%.2f", $1 - 6, $2 - 6, $3 + 6, $4 + 6 }')
+    once=$(bytes "$wide")
+    rm -rf again
+    strace -f -e trace=pread64,read -o trace -P "$PWD/a.copc.laz" "$SPTRAIN" label r \
+        "$PWD/a.copc.laz" --out again --window "$window" run.threads=1 run.watchdog_s=0 \
+        >/dev/null 2>&1 || fail "strace of label"
+    read_all=$(sed -n 's/.* = \([0-9]*\)$/\1/p' trace | awk '{ s += $1 } END { print s }')
+    echo "label read $read_all bytes; the window needs $once with its surroundings, $some without"
+    test $((read_all * 10)) -lt $((once * 18)) || fail "the surroundings are read twice"
 fi
 
 # ---- refused ----
