@@ -117,7 +117,7 @@ static double arc(double a, double b, double t)
 }
 
 /* A cycle over the progress p: from `start` at 0 to `top` at p = rise, and on to `end`
- * at p = last. */
+ * at p = last. The top may be before the first step, at p < 0. */
 typedef struct lr_cycle {
     double rise, last;
 } lr_cycle;
@@ -200,7 +200,7 @@ static lr_cycle find_cycle(const sp_config *config, double total, double batch)
         share = config->train.pct_start;
     else if (warm > 0)
         share = fmin(1, warm / total);
-    return (lr_cycle){fmax(0, share - batch / total), fmax(0, 1 - batch / total)};
+    return (lr_cycle){share - batch / total, fmax(0, 1 - batch / total)};
 }
 
 bool sp_optim_cycles_momentum(const sp_config *config)

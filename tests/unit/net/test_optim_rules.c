@@ -466,6 +466,7 @@ TEST(onecycle_is_pytorchs)
     check_onecycle(0.05, 10, 1e4, 0.85, 0.95, none); /* Pointcept, ScanNet */
     check_onecycle(0.5, 10, 100, 0.5, 0.5, adamw);
     check_onecycle(1, 2, 1, 0, 0.9, none);
+    check_onecycle(0.01, 25, 1e4, 0.85, 0.95, none); /* the peak is before step 0 */
 }
 
 /* Without cycle_momentum the momentum stays, which is adamw's first beta. */
