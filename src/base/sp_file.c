@@ -417,6 +417,12 @@ const char *sp_file_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
+bool sp_file_is_absent(const char *path)
+{
+    assert(path);
+    return access(path, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR);
+}
+
 bool sp_file_is_same(const char *a, const char *b)
 {
     struct stat s, t;

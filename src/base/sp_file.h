@@ -70,6 +70,9 @@ const char *sp_file_name(const char *path);
 /* Overwrites an existing file, not atomically: a reader may for a moment find blanks
  * after the text. Used if the disk has no room for sp_file_replace. SP_EIO. */
 sp_status sp_file_overwrite(const char *path, const char *data, size_t bytes);
+/* True if the system says that there is no such file. False if it cannot tell, as
+ * without permission for the folder: opening the file reports that. */
+bool sp_file_is_absent(const char *path);
 /* True if both paths lead to one file. */
 bool sp_file_is_same(const char *a, const char *b);
 /* Counts the paths that lead to the same file as an earlier one of them, and marks them

@@ -114,13 +114,6 @@ static sp_status open_for(sp_h5 **file, const char *path, const sp_dataset *on)
     return rc;
 }
 
-/* True if the system says that there is no such file. If access() fails for another
- * reason, opening the file will report it. */
-static bool checkpoint_folder_is_absent(const char *path)
-{
-    return access(path, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR);
-}
-
 /* True if the system is at fault, which says nothing of the file. */
 static bool is_of_system(sp_status rc)
 {
@@ -173,7 +166,7 @@ static sp_status checkpoint_look(sp_h5 **file, const char *dir, bool is_best_fir
             sp_file_in(dir, "best.h5", path);
         else
             path_of_step(path, dir, steps[k]);
-        if (is_best && checkpoint_folder_is_absent(path))
+        if (is_best && sp_file_is_absent(path))
             continue;
         before = file_at(path);
         rc = open_for(file, path, on);
@@ -245,7 +238,7 @@ static sp_status set_aside(const char *path)
 
     for (int i = 2;; i++) {
         snprintf(old, sizeof old, "%s.old%s", path, number);
-        if (checkpoint_folder_is_absent(old))
+        if (sp_file_is_absent(old))
             break;
         snprintf(number, sizeof number, "%d", i);
     }
@@ -281,7 +274,7 @@ sp_status sp_checkpoint_check_best(const char *dir, int64_t step, bool *has_best
     assert(step >= 0 && has_best);
     snprintf(path, sizeof path, "%s/best.h5", dir);
     *has_best = false;
-    if (checkpoint_folder_is_absent(path))
+    if (sp_file_is_absent(path))
         return SP_OK;
     rc = sp_checkpoint_open(&file, path, SP_FINITE);
     if (rc == SP_OK)

@@ -58,7 +58,7 @@ static sp_status add_pattern(sp_strings *paths, const char *pattern)
     if (failed == GLOB_NOSPACE)
         rc = SP_FAIL(SP_EMEM, "%s: no memory for its file names", pattern);
     else if (failed == GLOB_ABORTED)
-        rc = SP_FAIL(SP_EDATA, "%s: a folder cannot be read: %s", pattern,
+        rc = SP_FAIL(SP_EIO, "%s: a folder cannot be read: %s", pattern,
                      strerror(errno));
     else if (failed || found.gl_pathc == 0)
         rc = SP_FAIL(SP_EDATA, "%s: no such file%s", *pattern ? pattern : "\"\"",
@@ -121,7 +121,7 @@ static sp_status check_members(const char *path, const family *f)
     for (long i = 0; i < f->members; i++) {
         snprintf(member, bytes, "%.*s-%0*ld-of-%0*ld.h5", (int)f->stem, path, width, i,
                  width, f->members);
-        if (access(member, F_OK) != 0)
+        if (sp_file_is_absent(member))
             return SP_FAIL(SP_EDATA,
                            "%s: missing; it is one of the %ld files of the set of %s",
                            member, f->members, path);

@@ -82,7 +82,7 @@ sp_status label_index_read(label_index *x, const char *path)
     sp_status rc = SP_OK;
 
     *x = (label_index){0};
-    if (!path || access(path, F_OK) != 0)
+    if (!path || sp_file_is_absent(path))
         return SP_OK;
     SP_TRY(sp_file_read(path, &text, NULL));
     line = text;

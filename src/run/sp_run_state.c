@@ -226,7 +226,7 @@ void sp_run_report_lost(const char *dir)
 
     if (sp_heartbeat_read(sp_file_in(dir, "heartbeat.bin", path), &records, &n) !=
         SP_OK) {
-        if (access(path, F_OK) == 0)
+        if (!sp_file_is_absent(path))
             sp_log_warn0(
                 "%s; so it is not known which rank the run before this one lost",
                 sp_error_last()->message);
@@ -336,7 +336,7 @@ sp_status sp_run_print_status(const char *dir, FILE *to)
     const sp_status damaged = print_states(dir, to, &n_states);
 
     assert(dir && to);
-    if (access(sp_file_in(dir, "heartbeat.bin", path), F_OK) != 0)
+    if (sp_file_is_absent(sp_file_in(dir, "heartbeat.bin", path)))
         return n_states ? fail_damaged(dir, damaged)
                         : SP_FAIL(SP_EIO,
                                   "%s: no run here (neither status.json nor "

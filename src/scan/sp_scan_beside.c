@@ -29,7 +29,7 @@ sp_status sp_scan_beside_open(sp_scan *scan)
     sp_scan *beside;
 
     SP_TRY(beside_path(scan->path, &path));
-    if (!path || access(path, F_OK) != 0)
+    if (!path || sp_file_is_absent(path))
         return SP_OK;
     SP_TRY(sp_scan_open(&beside, path, NULL));
     scan->beside = beside;

@@ -8,6 +8,7 @@
 
 #include "api/sp_labels.h"
 #include "api/sp_memory.h"
+#include "base/sp_file.h"
 #include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "base/sp_scope.h"
@@ -264,7 +265,7 @@ static sp_status open_session(sp_infer *infer, const sp_command *command)
     const sp_config *config = command->config;
     const char *from =
         config->run.checkpoint[0] ? config->run.checkpoint : config->run.dir;
-    bool is_there = command->comm->rank > 0 || access(from, F_OK) == 0;
+    bool is_there = command->comm->rank > 0 || !sp_file_is_absent(from);
 
     SP_TRY(sp_comm_bcast(command->comm, &is_there, sizeof is_there, 0));
     SP_TRY(sp_session_open(&infer->session, command, is_there));

@@ -135,7 +135,7 @@ static sp_status calib_read(const char *poses, vox_motion *tr, bool *has)
     *has = false;
     SP_TRY(SP_NEW(&path, folder + sizeof "calib.txt", poses));
     sprintf(path, "%.*scalib.txt", (int)folder, poses);
-    if (access(path, F_OK) == 0)
+    if (!sp_file_is_absent(path))
         SP_TRY(sp_file_read(path, &text, NULL));
     for (at = text; !*has && (line = next_line(&at));) {
         number++;
@@ -191,7 +191,7 @@ static sp_status table_open(vox_sweeps *s, const char *scan)
     }
     for (int i = 0; i < 2 && path && strcmp(s->poses, VOX_POSES_AUTO) == 0; i++) {
         snprintf(path, bytes, "%.*s%sposes.txt", own, scan, folder[i]);
-        if (access(path, F_OK) == 0)
+        if (!sp_file_is_absent(path))
             break;
     }
     if (path && s->path && strcmp(path, s->path) == 0) {
@@ -200,7 +200,7 @@ static sp_status table_open(vox_sweeps *s, const char *scan)
     }
     free(s->path);
     s->path = NULL;
-    if (path && strcmp(s->poses, VOX_POSES_AUTO) == 0 && access(path, F_OK) != 0)
+    if (path && strcmp(s->poses, VOX_POSES_AUTO) == 0 && sp_file_is_absent(path))
         rc = SP_FAIL(SP_EDATA,
                      "%s: no poses.txt in its folder or in the one above it; --poses "
                      "FILE names the file",
@@ -267,7 +267,7 @@ sp_status vox_sweeps_find(vox_sweeps *s, const char *path, int age, char **to,
              at + digits);
     now = motion_inverse(&s->pose[k]);
     *motion = motion_of(&now, &s->pose[k - age]);
-    if (age > 0 && access(*to, F_OK) != 0) {
+    if (age > 0 && sp_file_is_absent(*to)) {
         char *absent = *to;
 
         *to = NULL;
