@@ -55,15 +55,17 @@ static bool is_needed_soon(const restoring *r, int storage)
     return false;
 }
 
-/* True for a convolution over a map within a level coarser than the finest. Others may be
- * computed from it, so it stays until its own use: each is computed again once. */
+/* True for a convolution over a map within or to a level coarser than the finest, and for
+ * all values of the coarsest level, which has few rows. Others may be computed from it,
+ * so it stays until its own use: each is computed again once. */
 static bool is_worth_holding(const sp_lowered *low, const sp_lower_value *value)
 {
     const sp_lower_step *step = &low->step[value->step];
 
-    return value->level > 0 && step->op == SP_OP_CONV &&
-           low->graph->node[step->layer].map >= 0 &&
-           low->value[step->in[0]].level == value->level;
+    return value->level > 0 &&
+           (value->level == low->graph->spec.n_levels - 1 ||
+            (step->op == SP_OP_CONV && low->graph->node[step->layer].map >= 0 &&
+             low->value[step->in[0]].level >= value->level));
 }
 
 static void pin(const restoring *r, int v, int by)

@@ -73,3 +73,16 @@ says_not err 'train.recompute'
 run 1 5 check one.deck run.memory_mb=425
 says err 'more than the 425.0 MiB .* or set train.recompute = true: it then needs about 39[0-9.]* MiB'
 run 1 0 check one.deck run.memory_mb=425 train.recompute=true
+
+# convolutions WAY: how many forward convolutions a step has, counted for a GPU. What
+# several layers need is computed again once, if it is coarse.
+convolutions() {
+    "$SP_BUILDDIR/spbench" roofline --json --precision bf16 \
+        --code "$SP_SRCDIR/tests/results/code-sm_90.txt" one.deck \
+        'net.family="minkunet34"' net.width=0.125 train.recompute="$1" >out ||
+        fail "spbench roofline"
+    grep -c '"name":"conv_forward"' out
+}
+kept=$(convolutions false) again=$(convolutions true)
+test $((again * 10)) -le $((kept * 21)) ||
+    fail "convolutions: $again with train.recompute, $kept without"
