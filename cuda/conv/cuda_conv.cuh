@@ -70,8 +70,7 @@ sp_status cuda_copy_operand(sp_backend *be, sp_tensor *x);
 /* The properties of a call that the choice of tiles depends on (cuda_tile.h). */
 static inline cuda_sms cuda_sms_of(sp_backend *be)
 {
-    return {cuda_of(be)->n_multiprocessors, cuda_of(be)->block_bytes,
-            cuda_of(be)->fours};
+    return {cuda_of(be)->n_multiprocessors, cuda_of(be)->block_bytes};
 }
 
 /* The tile for a result of n rows and c channels by a kernel of K offsets. */

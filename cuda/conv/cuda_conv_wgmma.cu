@@ -20,10 +20,10 @@
  *
  * Weights. If an offset consists of whole k-tiles, they are packed in the order of a
  * stage (cuda_conv_pack.cu), and one thread brings them by bulk copies. Four blocks with
- * adjacent rows, or two, form a cluster then, if the kernel has many offsets: all walk
- * through the offsets that any of them has, each brings its share of every stage's
- * weights into the shared memory of all, and the weights pass through the L2 once for
- * 512 rows, or 256. A stage has two barriers in shared memory (sp_cuda_cluster.h):
+ * adjacent rows form a cluster then, if the kernel has many offsets: all walk through
+ * the offsets that any of them has, each brings its share of every stage's weights into
+ * the shared memory of all, and the weights pass through the L2 once for 512 rows. A
+ * stage has two barriers in shared memory (sp_cuda_cluster.h):
  *
  *     full    its weights are there: the bytes of all shares have come
  *     free    all blocks have multiplied what it held before; the blocks that are to
@@ -449,12 +449,11 @@ sp_status conv_wgmma_launch(sp_backend *be, conv_call a)
     return cuda_launched("wgmma_kernel");
 }
 
-enum { FOUR = CUDA_WGMMA_FOUR, PAIR = CUDA_WGMMA_PAIR };
+enum { FOUR = CUDA_WGMMA_FOUR };
 template <int BN, int CLUSTER>
 using narrow = wgmma_tile<CUDA_TILE_ROWS, BN, 3, 0, 2, CLUSTER, 1>;
 template <int BN> using deep = wgmma_tile<CUDA_TILE_ROWS, BN, 2, 0, 2, FOUR, 3>;
-template <int CLUSTER>
-using wide = wgmma_tile<CUDA_TILE_ROWS, 256, 4, 1, 1, CLUSTER, 1>;
+typedef wgmma_tile<CUDA_TILE_ROWS, 256, 4, 1, 1, 1, 1> wide;
 
 /* Whole k-tiles. */
 sp_status launch_tiled(sp_backend *be, const conv_call &a, cuda_wgmma_tile tile)
@@ -463,9 +462,7 @@ sp_status launch_tiled(sp_backend *be, const conv_call &a, cuda_wgmma_tile tile)
         return tile.columns < 128 ? conv_wgmma_launch<deep<96>, true>(be, a)
                                   : conv_wgmma_launch<deep<128>, true>(be, a);
     if (tile.columns == 256)
-        return tile.cluster == FOUR   ? conv_wgmma_launch<wide<FOUR>, true>(be, a)
-               : tile.cluster == PAIR ? conv_wgmma_launch<wide<PAIR>, true>(be, a)
-                                      : conv_wgmma_launch<wide<1>, true>(be, a);
+        return conv_wgmma_launch<wide, true>(be, a);
     if (tile.cluster == 1)
         return conv_wgmma_launch<narrow<128, 1>, true>(be, a);
     return tile.columns == 96 ? conv_wgmma_launch<narrow<96, FOUR>, true>(be, a)
@@ -481,25 +478,6 @@ static const bool is_built = true;
 #else
 static const bool is_built = false;
 #endif
-
-/* A device that cannot say it has pairs. */
-int cuda_wgmma_fours(const sp_backend *be)
-{
-    typedef wide<FOUR> tile;
-    const auto kernel = wgmma_kernel<tile, true, tile::SHARED>;
-    sp_device_info device;
-    int fours = 0;
-
-    if (!is_built || sp_backend_device(be->device, &device) != SP_OK ||
-        device.capability != 90)
-        return 0;
-    if (SP_ALLOW_SHARED(kernel, tile::SHARED) == cudaSuccess &&
-        sp_clusters_of_device(&fours, kernel, tile::THREADS, tile::SHARED,
-                              tile::CLUSTER) == cudaSuccess)
-        return fours;
-    cudaGetLastError();
-    return 0;
-}
 
 sp_status cuda_wgmma_open(sp_backend *be)
 {
@@ -526,16 +504,11 @@ sp_status cuda_wgmma_open(sp_backend *be)
  * not aligned are copied first. */
 sp_status cuda_conv_wgmma(sp_backend *be, const conv_call &call)
 {
-    const cuda_sms sms = cuda_sms_of(be);
-    cuda_wgmma_tile tile =
-        cuda_wgmma_choose(sms, call.y.n, call.K, call.from.c, call.y.c);
+    cuda_wgmma_tile tile = cuda_wgmma_choose(call.K, call.from.c, call.y.c);
     conv_call a = call;
 
-    if (be->wgmma_columns) {
+    if (be->wgmma_columns)
         tile.columns = be->wgmma_columns;
-        if (tile.cluster > 1)
-            tile.cluster = cuda_wgmma_cluster(sms, tile.columns == 256);
-    }
     if (tile.depth && !a.is_from_aligned) {
         SP_TRY(cuda_copy_operand(be, &a.from));
         a.is_from_aligned = cuda_is_aligned(a.from);
@@ -543,6 +516,6 @@ sp_status cuda_conv_wgmma(sp_backend *be, const conv_call &call)
     assert(!tile.depth || cuda_is_whole(a, 2, tile.depth / 8));
     if (tile.depth)
         return launch_tiled(be, a, tile);
-    return tile.columns == 256 ? conv_wgmma_launch<wide<1>, false>(be, a)
+    return tile.columns == 256 ? conv_wgmma_launch<wide, false>(be, a)
                                : conv_wgmma_launch<narrow<128, 1>, false>(be, a);
 }

@@ -111,9 +111,9 @@ static int units_of(const cuda_conv_shape *s)
                : (s->c_x * elem_bytes(s->precision) + UNIT_BYTES - 1) / UNIT_BYTES;
 }
 
-static void describe_wgmma(const cuda_conv_shape *s, cuda_sms sms, cuda_work *work)
+static void describe_wgmma(const cuda_conv_shape *s, cuda_work *work)
 {
-    const cuda_wgmma_tile tile = cuda_wgmma_choose(sms, s->n, s->K, s->c_x, s->c_y);
+    const cuda_wgmma_tile tile = cuda_wgmma_choose(s->K, s->c_x, s->c_y);
 
     work->is_wgmma = true;
     work->columns = tile.columns;
@@ -122,9 +122,7 @@ static void describe_wgmma(const cuda_conv_shape *s, cuda_sms sms, cuda_work *wo
     work->depth = tile.depth ? tile.depth : CUDA_WGMMA_DEPTH;
     snprintf(work->kernel, sizeof work->kernel, "wgmma bf16 %d%s%s %s", tile.columns,
              tile.depth == CUDA_WGMMA_DEEP ? " deep" : "",
-             tile.cluster == CUDA_WGMMA_FOUR   ? " four"
-             : tile.cluster == CUDA_WGMMA_PAIR ? " pair"
-                                               : "",
+             tile.cluster == CUDA_WGMMA_FOUR ? " four" : "",
              tile.depth ? "whole" : "any");
 }
 
@@ -151,7 +149,7 @@ cuda_work cuda_count_shape(const cuda_conv_shape *s, cuda_sms sms)
 
     if (s->precision == SP_BF16 && s->is_wgmma &&
         cuda_wgmma_gains(s->K, s->c_x, s->c_y))
-        describe_wgmma(s, sms, &work);
+        describe_wgmma(s, &work);
     else
         describe_mma(s, sms, &work);
     work.across = (s->c_y + work.columns - 1) / work.columns;

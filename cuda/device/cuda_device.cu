@@ -155,7 +155,6 @@ static sp_status device_start(sp_backend *be, sp_cuda *cuda)
     sp_early_allow(cuda->side, be->device);
     SP_CUDA(cudaDeviceGetAttribute(&cuda->n_multiprocessors,
                                    cudaDevAttrMultiProcessorCount, be->device));
-    cuda->fours = cuda_wgmma_fours(be);
     SP_CUDA(cudaMalloc((void **)&cuda->counts, CUDA_COUNTS * sizeof *cuda->counts));
     SP_TRY(sp_cuda_fill(be, cuda->counts, 0, CUDA_COUNTS * sizeof *cuda->counts));
     SP_TRY(create_scratch(cuda));

@@ -56,9 +56,6 @@ enum {
 /* Checks that the device and this build have wgmma (cuda_conv_wgmma.cu). If they
  * have not, is_wgmma is cleared, or SP_EDEVICE if it is not optional. */
 sp_status cuda_wgmma_open(sp_backend *be);
-/* The clusters of four blocks of wgmma with an SM each that the backend's device, which
- * is the current one, holds at a time; 0 if it does not have wgmma. */
-int cuda_wgmma_fours(const sp_backend *be);
 
 /* The state of the backend; be->impl points to it. */
 typedef struct sp_cuda {
@@ -78,7 +75,6 @@ typedef struct sp_cuda {
     int block_bytes;     /* shared memory that a block may have */
     bool reads_pageable; /* the device can read pageable host memory */
     int n_multiprocessors;
-    int fours; /* cuda_wgmma_fours */
     /* [CUDA_COUNTS] device memory: counters that kernels of the compute stream leave at
      * 0 (cuda_is_last). */
     unsigned *counts;

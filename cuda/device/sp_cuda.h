@@ -80,23 +80,6 @@ static inline cudaError_t sp_blocks_of_sm(int *blocks, K kernel, int threads,
     return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, kernel, threads,
                                                          bytes);
 }
-/* The number of clusters of the kernel's blocks that the device holds at a time. */
-template <class K>
-static inline cudaError_t sp_clusters_of_device(int *clusters, K kernel, int threads,
-                                                size_t bytes, unsigned cluster)
-{
-    cudaLaunchAttribute attribute = {};
-    cudaLaunchConfig_t config = {};
-
-    attribute.id = cudaLaunchAttributeClusterDimension;
-    attribute.val.clusterDim = {cluster, 1, 1};
-    config.gridDim = dim3(cluster);
-    config.blockDim = dim3((unsigned)threads);
-    config.dynamicSmemBytes = bytes;
-    config.attrs = &attribute;
-    config.numAttrs = 1;
-    return cudaOccupancyMaxActiveClusters(clusters, kernel, &config);
-}
 #define SP_SHARED_BYTES(name) extern __shared__ __align__(16) char name[]
 #define SP_SHARED_BYTES_AT(align, name)                                                \
     extern __shared__ __align__(align)                                                 \

@@ -45,20 +45,8 @@ static const struct {
     /* Instructions of a lane for an element of the result; [1]: if a thread has 128
      * registers (cuda_conv_out.cuh). */
     double forward[2], backward[2];
-} h100 = {{132, 227 << 10, 32},
-          1.755e9,
-          2048,
-          0.62,
-          0.8,
-          0.75,
-          5.5e12,
-          2.8e12,
-          1.5e-6,
-          3e-6,
-          4000,
-          {400, 310},
-          {12, 15},
-          {24, 32}};
+} h100 = {{132, 227 << 10}, 1.755e9, 2048, 0.62, 0.8,        0.75,     5.5e12,
+          2.8e12,           1.5e-6,  3e-6, 4000, {400, 310}, {12, 15}, {24, 32}};
 
 enum { MAPS = SP_MAX_MAPS, HEIGHTS = 3 };
 
@@ -210,9 +198,7 @@ static sp_status predict_conv(const roofline *r, const bench_call *call,
 
     SP_TRY(bench_code_find(&r->code, p->work.kernel, &k));
     cuda_count_conv(shape, tiles, &p->work);
-    groups = (schedule){.n = k->blocks == 1 && p->work.cluster == CUDA_WGMMA_FOUR
-                                 ? h100.sms.fours
-                                 : h100.sms.n / p->work.cluster};
+    groups = (schedule){.n = h100.sms.n / p->work.cluster};
     is_tight = k->threads * k->blocks >= 512;
     outside = h100.table[k->threads > p->work.rows / p->work.cluster] +
               (is_forward ? h100.forward : h100.backward)[is_tight] * p->work.rows /

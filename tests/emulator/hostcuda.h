@@ -29,7 +29,6 @@
  *   HC_KEYS=0             device memory is closed by its pages, as on processors without
  *                         protection keys
  *   HC_SMS=n              devices have n multiprocessors (1): tiles are chosen by that
- *   HC_CLUSTERS=n         and hold n clusters (as many as n multiprocessors make, or 1)
  *   HC_TENSOR=a100|h100   tensor cores cut off what they add, as those of these devices
  *                         (hostcuda_sums.cc), and not only round each instruction's sum
  *   HC_WATCHDOG=s         a launch that takes s seconds of processor time ends the
@@ -401,14 +400,6 @@ template <class K>
 static inline cudaError_t sp_blocks_of_sm(int *blocks, K, int threads, size_t bytes)
 {
     return hc_blocks_of_sm(blocks, threads, bytes);
-}
-/* As many as the multiprocessors make, or HC_CLUSTERS. */
-cudaError_t hc_clusters_of_device(int *clusters, unsigned cluster);
-template <class K>
-static inline cudaError_t sp_clusters_of_device(int *clusters, K, int, size_t,
-                                                unsigned cluster)
-{
-    return hc_clusters_of_device(clusters, cluster);
 }
 
 /* Stand for cuda/device/cuda_vmm.cu: addresses apart from memory. */

@@ -111,14 +111,6 @@ cudaError_t hc_blocks_of_sm(int *blocks, int threads, size_t bytes)
     return cudaSuccess;
 }
 
-cudaError_t hc_clusters_of_device(int *clusters, unsigned cluster)
-{
-    const int of_sms = attribute(cudaDevAttrMultiProcessorCount) / (int)cluster;
-
-    *clusters = (int)hc_number("HC_CLUSTERS", of_sms ? of_sms : 1);
-    return cudaSuccess;
-}
-
 cudaError_t cudaSetDevice(int device)
 {
     if (device < 0 || device >= n_devices())

@@ -4,7 +4,7 @@
 #include "cuda/conv/cuda_count.h"
 #include "gpu/conv_case.h"
 
-static const cuda_sms emulated = {1, 227 << 10, 1};
+static const cuda_sms emulated = {1, 227 << 10};
 
 /* Writes which offsets each row of the map's order has: has [n_out][K]. */
 static bool *list_offsets(const conv_case *p, const cuda_map *m)
@@ -150,8 +150,8 @@ TEST(bytes_are_those_that_are_copied)
     check_copies(CONV_DOWN, SP_BF16, 64, 160, false, "conv bf16 96 2x2 whole");
     check_copies(CONV_3, SP_TF32, 32, 96, false, "conv tf32 256x96 4x2 whole");
     check_copies(CONV_3, SP_FP32, 32, 96, false, "conv fp32 64 4x1 whole");
-    check_copies(CONV_3, SP_BF16, 64, 256, true, "wgmma bf16 256 four whole");
-    check_copies(CONV_3, SP_BF16, 128, 200, true, "wgmma bf16 256 four whole");
+    check_copies(CONV_3, SP_BF16, 64, 256, true, "wgmma bf16 128 four whole");
+    check_copies(CONV_3, SP_BF16, 128, 200, true, "wgmma bf16 128 four whole");
     check_copies(CONV_3, SP_BF16, 192, 128, true, "wgmma bf16 128 four whole");
     check_copies(CONV_3, SP_BF16, 64, 128, true, "wgmma bf16 128 four whole");
     check_copies(CONV_3, SP_BF16, 64, 96, true, "wgmma bf16 96 four whole");
@@ -162,27 +162,24 @@ TEST(bytes_are_those_that_are_copied)
     check_copies(CONV_DOWN, SP_BF16, 64, 256, true, "wgmma bf16 256 whole");
     check_copies(CONV_DOWN, SP_BF16, 64, 128, true, "wgmma bf16 128 whole");
     check_copies(CONV_3, SP_BF16, 40, 128, true, "wgmma bf16 128 any");
+    check_copies(CONV_3, SP_BF16, 40, 256, true, "wgmma bf16 256 any");
 }
 
-/* How many fours a device of 132 multiprocessors holds decides who shares weights;
- * blocks that have an SM to themselves are not left idle for it. */
-TEST(clusters_are_those_that_the_device_holds)
+/* Blocks of 256 columns have an SM each and would wait for the others of a cluster. */
+TEST(clusters_are_of_blocks_that_share_an_sm)
 {
     static const struct {
-        int fours, wide;
-    } all[] = {{0, 2}, {30, 2}, {31, 4}, {33, 4}};
+        int K, c_x, c_y, columns, cluster;
+    } all[] = {{27, 256, 256, 128, 4}, {27, 96, 96, 96, 4},     {27, 64, 192, 96, 4},
+               {27, 40, 256, 256, 1},  {125, 128, 512, 128, 4}, {8, 256, 256, 256, 1},
+               {8, 256, 128, 128, 1}};
 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        const cuda_sms sms = {132, 227 << 10, all[i].fours};
-        const cuda_wgmma_tile narrow = cuda_wgmma_choose(sms, 19008, 27, 256, 256),
-                              wide = cuda_wgmma_choose(sms, 42856, 27, 256, 256),
-                              few = cuda_wgmma_choose(sms, 42856, 8, 256, 256);
+        const cuda_wgmma_tile tile =
+            cuda_wgmma_choose(all[i].K, all[i].c_x, all[i].c_y);
 
-        assert_int_equal(narrow.columns, 128);
-        assert_int_equal(narrow.cluster, 4);
-        assert_int_equal(wide.columns, 256);
-        assert_int_equal(wide.cluster, all[i].wide);
-        assert_int_equal(few.cluster, 1);
+        assert_int_equal(tile.columns, all[i].columns);
+        assert_int_equal(tile.cluster, all[i].cluster);
     }
 }
 

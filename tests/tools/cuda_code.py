@@ -42,7 +42,7 @@ KEPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../results/code
 MORE, FEWER_AHEAD = 1.07, 2
 
 PRECISIONS = ("fp32", "tf32", "bf16")
-CLUSTERS = {2: " pair", 4: " four"}
+CLUSTERS = {4: " four"}
 LOAD = re.compile(r"^(LDSM|LDS)\b")
 INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;")
 LABEL = re.compile(r"^(\.L_x_\d+):")

@@ -195,12 +195,6 @@ int cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *n, const void *,
     return 0;
 }
 
-/* The one attribute is the cluster (sp_clusters_of_device). */
-int cudaOccupancyMaxActiveClusters(int *n, const void *, const launch_config *c)
-{
-    return hc_clusters_of_device(n, c->attribute[0].value.cluster.x);
-}
-
 int cudaPeekAtLastError()
 {
     return 0;
