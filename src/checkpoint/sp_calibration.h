@@ -11,8 +11,9 @@
  *     distance      min over classes c of |W_c (f / |f| - mean of c)|: the Mahalanobis
  *                   distance (Lee et al. 2018, "A Simple Unified Framework for Detecting
  *                   Out-of-Distribution Samples") of features with length 1 (Mueller and
- *                   Hein 2025, "Mahalanobis++"), with the mean of the class's own
- *                   covariance and the one that all classes share. Its mean over the
+ *                   Hein 2025, "Mahalanobis++"), by the class's own covariance and,
+ *                   on its diagonal, three times the mean variance (Friedman 1989,
+ *                   "Regularized Discriminant Analysis"). Its mean over the
  *                   surroundings (predict/sp_nearby.h) is large for objects that the
  *                   training has not seen. Measured on airborne tiles with a class left
  *                   out: with features as they are, only vegetation is far from its own

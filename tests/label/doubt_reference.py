@@ -44,7 +44,7 @@ for k in range(n_classes):
 shared = sum(c * n for c, n in zip(own, found["count"])) / known.sum()
 distance = np.full(len(f), np.inf)
 for k in range(n_classes):
-    covariance = (own[k] + shared) / 2 + 1e-3 * np.trace(shared) / d * np.eye(d)
+    covariance = own[k] + 3 * np.trace(shared) / d * np.eye(d)
     whiten = np.linalg.inv(np.linalg.cholesky(covariance))
     centre = whiten @ f[label == k].mean(axis=0)
     assert np.abs(np.triu(found["whiten"][k], 1)).max() == 0
