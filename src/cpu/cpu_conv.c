@@ -35,18 +35,6 @@ size_t sp_cpu_conv_pack_floats(const sp_backend *be, int K, int c_in, int c_out,
            conv_padded(to, SP_CPU_LANES);
 }
 
-/* Brings weights into L2 in the order of their addresses, which the processor predicts.
- * Packing reads pieces of rows, which it does not predict. Only the transposition of
- * fp32 fetches its rows itself: 22 GB/s from memory, and 12 with this pass. */
-static void conv_fetch_weights(const float *w, size_t n)
-{
-    float sum = 0;
-
-    for (size_t i = 0; i < n; i += 16)
-        sum += w[i];
-    __asm__ volatile("" : : "m"(sum));
-}
-
 static void conv_pack_offset(const sp_backend *be, const sp_pack_args *a, int k)
 {
     const sp_cpu_isa *isa = sp_cpu_products_of(be);
@@ -56,12 +44,8 @@ static void conv_pack_offset(const sp_backend *be, const sp_pack_args *a, int k)
         conv_words_of(be, from, isa->chunk) * conv_padded(to, isa->lanes);
     const size_t place = (size_t)(a->is_mirrored ? a->K - 1 - k : k);
 
-    const size_t size = (size_t)a->c_in * (size_t)a->c_out;
-    const float *w = a->w + (size_t)k * size;
-
-    if (!a->is_grad_input || be->precision == SP_BF16)
-        conv_fetch_weights(w, size);
-    isa->pack(w, from, to, a->is_grad_input, a->packed + place * step);
+    isa->pack(a->w + (size_t)k * (size_t)a->c_in * (size_t)a->c_out, from, to,
+              a->is_grad_input, a->packed + place * step);
 }
 
 sp_status sp_cpu_conv_pack(sp_backend *be, const sp_pack_args *args, int n_args)

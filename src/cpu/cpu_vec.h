@@ -215,6 +215,71 @@ INLINE void ahead_step(ahead *a)
     }
 }
 
+/* ---- packing ---- */
+
+/* Forward, so many rows of weights are packed at a time, while the next ones are fetched
+ * to L2. Weights come from memory, and the processor predicts no pieces of rows. */
+enum { PACK_ROWS = 8 };
+
+INLINE void fetch_floats(const float *p, int n)
+{
+    for (int i = 0; i < n; i += 16)
+        __builtin_prefetch(p + i, 0, 2);
+}
+
+/* Exchanges the off-diagonal squares of edge `step` of all rows i and i + step. */
+INLINE void exchange(vec row[LANES], const uint32_t step)
+{
+    ivec low, high; /* from the 2 * LANES lanes of both rows */
+
+    UNROLL
+    for (uint32_t l = 0; l < LANES; l++) {
+        low[l] = (l & ~step) + (l & step ? LANES : 0);
+        high[l] = low[l] + step;
+    }
+    UNROLL
+    for (uint32_t i = 0; i < LANES; i++)
+        if (!(i & step)) {
+            const vec x = row[i], y = row[i ^ step]; /* i + step */
+            row[i] = SHUFFLE_2(x, y, low);
+            row[i ^ step] = SHUFFLE_2(x, y, high);
+        }
+}
+
+/* Transposes the squares of 4 x 4 lanes of four rows. AVX2 has instructions for these
+ * orders, and not for those of exchange with steps of 1. */
+INLINE void transpose_fours(vec row[4])
+{
+    ivec low, high, even, odd;
+
+    UNROLL
+    for (uint32_t l = 0; l < LANES; l++) {
+        low[l] = (l & ~3u) + l % 4 / 2 + l % 2 * LANES;
+        high[l] = low[l] + 2;
+        even[l] = (l & ~3u) + l % 2 + l % 4 / 2 * LANES;
+        odd[l] = even[l] + 2;
+    }
+    const vec a = SHUFFLE_2(row[0], row[1], low), b = SHUFFLE_2(row[0], row[1], high);
+    const vec c = SHUFFLE_2(row[2], row[3], low), d = SHUFFLE_2(row[2], row[3], high);
+
+    row[0] = SHUFFLE_2(a, c, even);
+    row[1] = SHUFFLE_2(a, c, odd);
+    row[2] = SHUFFLE_2(b, d, even);
+    row[3] = SHUFFLE_2(b, d, odd);
+}
+
+/* Transposes a square in registers. */
+INLINE void transpose_square(vec row[LANES])
+{
+    if (LANES > 8)
+        exchange(row, 8);
+    if (LANES > 4)
+        exchange(row, 4);
+    UNROLL
+    for (int i = 0; i < LANES; i += 4)
+        transpose_fours(row + i);
+}
+
 /* ---- one version's functions, gathered in ISA(isa); meanings in cpu_isa.h ---- */
 #define DECLARE(slot) SP_CPU_KERNEL(slot) ISA(slot);
 SP_CPU_PRODUCTS(DECLARE)

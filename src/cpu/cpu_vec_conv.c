@@ -221,81 +221,59 @@ int ISA(n_panels)(int c_out)
     return (vectors(c_out) + NR_MAX - 1) / NR_MAX;
 }
 
-typedef int32_t lanes __attribute__((vector_size(4 * LANES)));
-
-/* Exchanges the off-diagonal squares of edge `step` of rows i and i + step. */
-INLINE void exchange(vec *a, vec *b, const int step)
-{
-    lanes low, high; /* from the 2 * LANES lanes of a and b */
-    const vec x = *a, y = *b;
-
-    UNROLL
-    for (int l = 0; l < LANES; l++) {
-        low[l] = l & step ? LANES + l - step : l;
-        high[l] = l & step ? LANES + l : l + step;
-    }
-    *a = SHUFFLE_2(x, y, low);
-    *b = SHUFFLE_2(x, y, high);
-}
-
-/* to[i][j] = w[j][i] for a square of LANES x LANES; rows are ld and ld_to apart. */
-INLINE void transpose_square(const float *w, size_t ld, size_t ld_to, float *to)
-{
-    vec row[LANES];
-
-    UNROLL
-    for (int j = 0; j < LANES; j++)
-        row[j] = load(w + (size_t)j * ld);
-    UNROLL
-    for (int step = LANES / 2; step > 0; step /= 2) {
-        UNROLL
-        for (int i = 0; i < LANES; i++)
-            if (!(i & step))
-                exchange(&row[i], &row[i ^ step], step); /* i + step */
-    }
-    UNROLL
-    for (int i = 0; i < LANES; i++)
-        store(to + (size_t)i * ld_to, row[i]);
-}
-
-/* Squares are transposed in registers, moving along the rows of w: down its columns,
- * lines 1 KiB apart would come singly from L3 (256 channels: 5 GB/s, measured). The
- * rows of the next squares are fetched meanwhile. */
+/* The squares of LANES columns of w follow one another, so that the rows of `to` are
+ * written from end to end. Words after w's are fetched meanwhile, as many as it has:
+ * often they are the next ones to be transposed. */
 void ISA(transpose)(const float *w, size_t ld, int n, int width, size_t ld_to,
                     float *to)
 {
     const int n_whole = n / LANES * LANES, width_whole = width / LANES * LANES;
+    const float *next = w + (size_t)width * ld;
+    vec row[LANES];
 
-    for (int j = 0; j < width_whole; j += LANES)
-        for (int i = 0; i < n_whole; i += LANES) {
-            const float *square = w + (size_t)j * ld + i;
+    for (int i = 0; i < n_whole; i += LANES)
+        for (int j = 0; j < width_whole; j += LANES) {
             UNROLL
             for (int r = 0; r < LANES; r++)
-                __builtin_prefetch(square + (size_t)(LANES + r) * ld);
-            transpose_square(square, ld, ld_to, to + (size_t)i * ld_to + j);
+                row[r] = load(w + (size_t)(j + r) * ld + i);
+            transpose_square(row);
+            UNROLL
+            for (int r = 0; r < LANES; r++)
+                store(to + (size_t)(i + r) * ld_to + j, row[r]);
+            fetch_floats(next + (size_t)i * (size_t)width_whole + j * LANES,
+                         LANES * LANES);
         }
     for (int j = 0; j < width; j++)
         for (int i = j < width_whole ? n_whole : 0; i < n; i++)
             to[(size_t)i * ld_to + (size_t)j] = w[(size_t)j * ld + (size_t)i];
 }
 
+/* Copies columns at .. at + width - 1 of n rows of w [c_out] to rows of ld columns. */
+static void pack_rows(const float *w, int n, int c_out, int at, int width, int ld,
+                      float *to)
+{
+    fetch_floats(w + n * c_out + at * n, n * width);
+    for (int i = 0; i < n; i++)
+        memcpy(to + i * ld, w + i * c_out + at, (size_t)width * sizeof *w);
+}
+
 void ISA(pack)(const float *w, int c_in, int c_out, bool is_transposed, float *packed)
 {
-    const int nv = vectors(c_out);
+    const int nv = vectors(c_out), most = is_transposed ? c_in : PACK_ROWS;
 
-    for (int v = 0, nr; v < nv; v += nr) {
-        nr = panel_width(v, nv);
-        const int at = v * LANES, ld = nr * LANES, width = min_i(ld, c_out - at);
-        if (width < ld)
-            memset(packed, 0, (size_t)c_in * (size_t)ld * sizeof *packed);
-        if (is_transposed)
-            ISA(transpose)
-        (w + (size_t)at * c_in, (size_t)c_in, c_in, width, (size_t)ld, packed);
-        else for (int i = 0; i < c_in; i++)
-            memcpy(packed + (size_t)i * ld, w + (size_t)i * c_out + at,
-                   (size_t)width * sizeof *w);
-        packed += (size_t)c_in * (size_t)ld;
-    }
+    for (int i = 0; i < c_in; i += most)
+        for (int v = 0, nr; v < nv; v += nr) {
+            nr = panel_width(v, nv);
+            const int at = v * LANES, ld = nr * LANES, width = min_i(ld, c_out - at);
+            float *to = packed + (size_t)at * (size_t)c_in + (size_t)(i * ld);
+            if (i == 0 && width < ld)
+                memset(to, 0, (size_t)c_in * (size_t)ld * sizeof *to);
+            if (is_transposed)
+                ISA(transpose)
+            (w + (size_t)at * c_in, (size_t)c_in, c_in, width, (size_t)ld, to);
+            else pack_rows(w + (size_t)i * c_out, min_i(most, c_in - i), c_out, at,
+                           width, ld, to);
+        }
 }
 
 /* Weights of one offset that are written past the caches: a network of such layers has

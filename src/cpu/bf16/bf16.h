@@ -69,11 +69,10 @@ SP_CPU_PRODUCTS(DECLARE)
 #undef DECLARE
 /* The entry of a table. */
 #define BF16_ENTRY(slot) .slot = BF16(slot),
-/* Packs columns at .. at + width - 1 of w [c_in][c_out] into words of ld columns. */
-void BF16(pack_rows)(const float *w, int c_in, int c_out, int at, int width, int ld,
+/* Packs columns at .. at + width - 1 of n rows of w [c_out] into words of ld columns. */
+void BF16(pack_rows)(const float *w, int n, int c_out, int at, int width, int ld,
                      uint32_t *word);
-/* Packs rows at .. at + width - 1 of w [c_out][c_in], transposed: words of ld columns,
- * width at most 64. */
+/* Packs rows at .. at + width - 1 of w [c_out][c_in], transposed: words of ld columns. */
 void BF16(pack_columns)(const float *w, int c_in, int at, int width, int ld,
                         float *packed);
 

@@ -5,17 +5,22 @@
 void TILES(pack)(const float *w, int c_in, int c_out, bool is_transposed, float *packed)
 {
     const size_t n_words = (size_t)chunks(c_in) * EDGE;
+    const int most = is_transposed ? c_in : PACK_ROWS;
 
-    for (int at = 0, ld; at < c_out; at += ld, packed += n_words * (size_t)ld) {
-        ld = panel_columns(at, c_out);
-        const int width = min_i(ld, c_out - at);
-        if (width < ld || c_in % CHUNK)
-            memset(packed, 0, n_words * (size_t)ld * sizeof *packed);
-        if (is_transposed)
-            BF16(pack_columns)(w, c_in, at, width, ld, packed);
-        else
-            BF16(pack_rows)(w, c_in, c_out, at, width, ld, (uint32_t *)(void *)packed);
-    }
+    for (int i = 0; i < c_in; i += most)
+        for (int at = 0, ld; at < c_out; at += ld) {
+            ld = panel_columns(at, c_out);
+            const int width = min_i(ld, c_out - at);
+            const float *rows = w + (size_t)i * (size_t)c_out;
+            const int n = min_i(most, c_in - i);
+            float *to = packed + (size_t)at * n_words + i / 2 * ld;
+            if (i == 0 && (width < ld || c_in % CHUNK))
+                memset(to, 0, n_words * (size_t)ld * sizeof *to);
+            if (is_transposed)
+                BF16(pack_columns)(w, c_in, at, width, ld, to);
+            else
+                BF16(pack_rows)(rows, n, c_out, at, width, ld, (uint32_t *)(void *)to);
+        }
 }
 
 int TILES(n_panels)(int c_out)
