@@ -140,7 +140,7 @@ typedef struct sp_cpu_isa {
     double (*sum_squares)(const float *g, int64_t n);
     /* Writes the lists of rows of x, sp_cpu_list_bytes each, that conv_tile reads: for
      * each run of channels the number of those that are not zero, these, rising, and one
-     * that is zero until the run is full. NULL: conv_tile multiplies all channels. */
+     * that is zero until the run is full. NULL in the tables for bf16. */
     void (*list_channels)(sp_tensor x, int64_t row, int64_t end, uint8_t *list);
 
     /* The ceilings that spbench divides by: multiply-adds in registers; y = y / 2 + x;
@@ -162,7 +162,8 @@ typedef struct sp_cpu_isa {
     X(norm_apply)                                                                      \
     X(norm_grad_sums) X(norm_grad_apply) X(relu) X(relu_grad) X(dropout) X(add)
 #define SP_CPU_FP32(X)                                                                 \
-    X(loss) X(sgd) X(adamw) X(sum_squares) X(stream) X(update) X(read)
+    X(loss)                                                                            \
+    X(sgd) X(adamw) X(sum_squares) X(list_channels) X(stream) X(update) X(read)
 /* The type of such a function: SP_CPU_KERNEL(add) add; declares one. */
 #define SP_CPU_KERNEL(slot) __typeof__(*((sp_cpu_isa *)0)->slot)
 

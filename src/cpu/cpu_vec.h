@@ -44,6 +44,8 @@ typedef uint64_t uvec __attribute__((vector_size(8 * HALF)));
 
 #include ISA_FILE
 
+enum { LISTED_VECTORS = NR_MAX * PANELS_MAX }; /* of a group of panels */
+
 INLINE int min_i(int a, int b)
 {
     return a < b ? a : b;
@@ -59,6 +61,16 @@ INLINE int panel_width(int v, int nv)
 {
     int panels = (nv - v + NR_MAX - 1) / NR_MAX;
     return (nv - v + panels - 1) / panels;
+}
+
+/* The number of panels in the group that begins at vector v of nv; groups have nearly
+ * equal widths, too. */
+INLINE int group_width(int v, int nv)
+{
+    const int panels = (nv - v + NR_MAX - 1) / NR_MAX;
+    const int groups = (panels + PANELS_MAX - 1) / PANELS_MAX;
+
+    return (panels + groups - 1) / groups;
 }
 
 INLINE size_t packed_floats(int c_in, int c_out)
@@ -286,7 +298,6 @@ SP_CPU_PRODUCTS(DECLARE)
 SP_CPU_PACKING(DECLARE)
 SP_CPU_ROWS(DECLARE)
 SP_CPU_FP32(DECLARE)
-IF_LISTS(SP_CPU_KERNEL(list_channels) ISA(list_channels);)
 #undef DECLARE
 /* Adds offset k over the tile by c->list. is_first: the rows of y have no value yet. */
 void ISA(add_listed)(const sp_cpu_conv *c, const tile *t, int k, bool is_first,

@@ -150,10 +150,10 @@ static void vec_conv_add_offset(const sp_cpu_conv *c, const tile *t, int k,
     const int nv = vectors(c_out);
     const float *w = c->w + (size_t)k * packed_floats(c_in, c_out);
 
-    IF_LISTS(if (c->list) {
+    if (c->list) {
         ISA(add_listed)(c, t, k, is_first, next);
         return;
-    })
+    }
     for (int v = 0, nr; n && v < nv; v += nr) {
         nr = panel_width(v, nv);
         for (int c0 = 0; c0 < c_in; c0 += CHANNELS) {
@@ -315,6 +315,5 @@ const sp_cpu_isa ISA(isa) = {.name = ISA_NAME,
                              .lanes = LANES,
                              .chunk = 1,
                              .bf16 = &ISA(bf16_isa),
-                             IF_LISTS(.list_channels = ISA(list_channels), )
-                                 SP_CPU_PRODUCTS(ENTRY) SP_CPU_PACKING(ENTRY)
-                                     SP_CPU_ROWS(ENTRY) SP_CPU_FP32(ENTRY)};
+                             SP_CPU_PRODUCTS(ENTRY) SP_CPU_PACKING(ENTRY)
+                                 SP_CPU_ROWS(ENTRY) SP_CPU_FP32(ENTRY)};
