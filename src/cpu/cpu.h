@@ -58,8 +58,8 @@ bool sp_cpu_has_avx2(void);
 bool sp_cpu_has_avx512(void);
 bool sp_cpu_has_avx512bf16(void);
 bool sp_cpu_has_amx(void);
-/* Returns how many multiply-adds forward convolutions left out since the last call, since
- * a channel is zero: about, by some rows of each. */
+/* Returns how many multiply-adds convolutions left out since the last call, since a
+ * channel is zero: about, by some rows of each. */
 double sp_cpu_take_left_out(sp_backend *be);
 /* sp_cpu_plan_build without vector instructions: the oracle of the tests. */
 SP_OP(plan_build) sp_cpu_plan_build_portable;

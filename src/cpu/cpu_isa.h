@@ -89,6 +89,7 @@ typedef struct sp_cpu_wgrad {
     sp_tensor x, dy;
     int tile0, tile1;
     int32_t row, end;
+    bool has_zeros;        /* x has many: their products are left out */
     int k0, k1;            /* only these offsets: k0 .. k1 - 1 */
     float *dw;             /* [k1 - k0] panels laid out as packed weights, added to */
     const uint16_t *owner; /* [K][panels] the thread that adds to each panel */
@@ -102,6 +103,7 @@ typedef struct sp_cpu_isa {
     bool (*is_here)(void); /* has this processor it? NULL: every processor has */
     int lanes;
     int chunk; /* packed weights are filled up to a multiple of it of input channels */
+    int wgrad_least; /* wgrad.has_zeros serves from so many vectors of dy on; 0: never */
     /* The same for tensors of bf16; NULL in such a table. */
     const struct sp_cpu_isa *bf16;
     int (*n_panels)(int c_out);

@@ -314,6 +314,7 @@ const sp_cpu_isa ISA(isa) = {.name = ISA_NAME,
                              .is_here = IS_HERE,
                              .lanes = LANES,
                              .chunk = 1,
+                             .wgrad_least = WGRAD_LEAST,
                              .bf16 = &ISA(bf16_isa),
                              SP_CPU_PRODUCTS(ENTRY) SP_CPU_PACKING(ENTRY)
                                  SP_CPU_ROWS(ENTRY) SP_CPU_FP32(ENTRY)};

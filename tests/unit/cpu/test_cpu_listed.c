@@ -1,5 +1,5 @@
-/* A convolution over the channels that are not zero has the bytes of the one over all
- * channels, for panels of all widths and rows of any number of zeros. */
+/* A convolution or weight gradient over the channels that are not zero has the bytes of the
+ * one over all channels, for panels of all widths and rows of any number of zeros. */
 #include "fixtures/test.h"
 
 #include "cpu/cpu_isa.h"
@@ -71,6 +71,57 @@ TEST(lists_of_channels_give_the_bytes_of_all_channels)
 
                 compare(&be, &plan.map[0], with_zeros(ROWS, from[i], 30 * (int)(k % 4)),
                         to[k], k % 2);
+                test_release(mark);
+            }
+        be.ops->arena_destroy(&arena);
+    }
+}
+
+/* The weight gradient by `threads` in turn, which own every other panel. */
+static float *weigh(const sp_cpu_isa *isa, sp_cpu_wgrad g, int threads, size_t n)
+{
+    const int panels = isa->n_panels(g.dy.c);
+    uint16_t *owner = test_alloc((size_t)(27 * panels) * sizeof *owner);
+
+    for (int i = 0; i < 27 * panels; i++)
+        owner[i] = (uint16_t)(i % panels % threads);
+    g.owner = owner;
+    g.dw = fx_floats(n, 7);
+    for (int thread = 0; thread < threads; thread++)
+        isa->wgrad(&g, thread);
+    return g.dw;
+}
+
+TEST(weight_gradients_without_zeros_have_the_bytes_of_all)
+{
+    static const int from[] = {5, 32, 96, 300};
+    static const int to[] = {20, 36, 48, 96, 112, 200};
+    sp_backend be = {0};
+
+    for (int v = FX_PLAIN; fx_next(&be, &v, FX_ISAS, 1, SP_FP32);) {
+        const sp_cpu_isa *isa = sp_cpu_isa_of(&be);
+        sp_arena arena;
+        sp_plan plan;
+
+        build(&be, &arena, &plan);
+        for (size_t i = 0; i < sizeof from / sizeof *from; i++)
+            for (size_t k = 0; k < sizeof to / sizeof *to; k++) {
+                const size_t mark = test_mark();
+                const size_t n = 27 * (size_t)from[i] * (size_t)(to[k] + SP_CPU_LANES);
+                sp_cpu_wgrad g = {.map = k % 2 ? &plan.map[0] : NULL,
+                                  .x = with_zeros(ROWS, from[i], 20 * (int)(k + 1)),
+                                  .dy = fx_tensor(ROWS, to[k], to[k] + 3, 8),
+                                  .tile1 = plan.map[0].n_tiles,
+                                  .end = ROWS,
+                                  .k1 = k % 2 ? 27 : 1};
+                const float *plain = weigh(isa, g, 1, n);
+
+                g.has_zeros = true;
+                for (int threads = 1; threads <= 2; threads++)
+                    if (memcmp(plain, weigh(isa, g, threads, n), n * sizeof *plain) !=
+                        0)
+                        fail_msg("%s: %d to %d channels differ", isa->name, from[i],
+                                 to[k]);
                 test_release(mark);
             }
         be.ops->arena_destroy(&arena);
