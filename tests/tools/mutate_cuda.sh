@@ -90,6 +90,9 @@ net() {
 plan() {
     mutant test_cuda_plan "plan/$1" "plan/$1" "$2"
 }
+count() {
+    mutant test_cuda_count conv/cuda_conv_wgmma.cu "conv/$1" "$2"
+}
 peer() {
     start="$MPIEXEC -n 3"
     mutant test_peer_memory_np3 reduce/cuda_peer.cu "reduce/$1" "$2"
@@ -194,6 +197,13 @@ wgrad_wgmma cuda_wgrad_wgmma.cu 's/sp_wgmma_commit();//'
 net cuda_wgrad.cu 's/SP_TRY(cuda_wait_event(cuda->side, .*//'
 net cuda_wgrad.cu 's/return cuda_wait_event(cuda_of(be)->compute, .*/(void)be; return SP_OK;/'
 net cuda_wgrad.cu 's/SP_CUDA(cudaEventRecord(cuda->joined, .*//'
+
+# the tile of a call, by the bytes that it copies
+count cuda_tile.h 's/const int first = is_shared ? 1 : 0/const int first = 0/'
+count cuda_tile.h 's/is_shared ? CUDA_WGMMA_FOUR : 1}/CUDA_WGMMA_FOUR}/'
+count cuda_conv_wgmma.cu 's/if (tile.columns == 256)$/if (tile.columns == 512)/'
+count cuda_conv_wgmma.cu 's/return tile.columns == 256 ?/return tile.columns == 512 ?/'
+count cuda_conv_wgmma.cu 's/if (tile.cluster == 1)$/if (tile.cluster < 9)/'
 
 # bounds: a row, a column or a pair too many
 conv cuda_conv_table.cuh 's/at >= a.y.n ? -1/at > a.y.n ? -1/'
