@@ -219,6 +219,12 @@ for program in sptrain spvox spbench; do
         same one three "$program $option on 3 ranks"
     done
 done
+for help in 'sptrain label x --out y -h' 'spvox convert x --help'; do
+    # shellcheck disable=SC2086
+    { "$SP_BUILDDIR"/$help >one && "$MPIEXEC" -n 3 "$SP_BUILDDIR"/$help >three; } || fail "$help"
+    same one three "$help on 3 ranks"
+    says one "^usage: ${help%% x*} "
+done
 "$MPIEXEC" -n 3 "$SP_BUILDDIR/spbench" steps >out 2>err
 test "$(grep -c 'did you mean "step"' err)" = 1 || fail "several ranks refuse a word"
 # What one process measures is measured by rank 0, and no other takes its processor.

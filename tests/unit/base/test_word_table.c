@@ -100,6 +100,7 @@ static const sp_option table[] = {
     {{"--length", "X", ""}, SP_OPTION_REAL, AT(x)},
     {{"--text", "T", ""}, SP_OPTION_TEXT, AT(text)},
     {{"--word", "one|other", ""}, SP_OPTION_WORD, AT(word), 5},
+    SP_OPTION_HELP_ROW,
 };
 
 /* Reads a line of words that blanks divide; argv [16] keeps them. */
@@ -145,7 +146,8 @@ TEST(wrong_options_are_refused)
         {"run --length nan", "--length nan: expected a number above 0"},
         {"run --word othe", "--word othe: expected one|other"},
         {"run --word one|other", "--word one|other: expected one|other"},
-        {"run --quick=1", "--quick takes no value"}};
+        {"run --quick=1", "--quick takes no value"},
+        {"run --help=1", "--help takes no value"}};
 
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         char *argv[16];
