@@ -69,7 +69,7 @@ typedef enum sp_option_kind {
     SP_OPTION_WHOLE, /* int64_t, from least to most */
     /* double above 0, and below `most` if the row has it; with `or_0` both ends too */
     SP_OPTION_REAL,
-    SP_OPTION_TEXT,  /* const char *, which points into argv */
+    SP_OPTION_TEXT, /* const char *, which points into argv */
     /* int, or an enum: the index, from `least` on, of the word in word.takes
      * ("top|oblique") */
     SP_OPTION_WORD,
