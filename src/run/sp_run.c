@@ -368,6 +368,7 @@ sp_status sp_run_write_status(const char *dir, const char *task, int rank,
     char path[PATH_MAX];
     /* On the stack, since the watchdog's thread may be the caller. */
     sp_json own = {0}, *json = &own;
+    sp_error_record first;
     const char *text;
     sp_status rc;
 
@@ -386,9 +387,14 @@ sp_status sp_run_write_status(const char *dir, const char *task, int rank,
     if (rc == SP_OK)
         rc = sp_file_replace(sp_run_status_path(dir, task, path), text, strlen(text),
                              rank);
-    /* A full disk has no room for a second file, only for the bytes of the first. */
-    if (rc == SP_EIO)
+    /* A full disk has no room for a second file, only for the bytes of the first, which
+     * may not exist yet. */
+    if (rc == SP_EIO) {
+        sp_error_save(&first);
         rc = sp_file_overwrite(path, text, strlen(text));
+        if (rc != SP_OK)
+            rc = sp_error_raise(&first);
+    }
     sp_json_destroy(json);
     return rc;
 }
