@@ -45,8 +45,8 @@ static sp_status open_val_set(const sp_data_sets *d, const sp_config *config,
     SP_TRY(sp_voxel_factor(config, &set->data, &factor));
     if (!set->data.has_labels)
         return SP_FAIL(SP_EDATA,
-                       "%s: /labels: set %s of data.val_sets is evaluated, expected "
-                       "labels, found none",
+                       "%s: /labels: set %s of data.val_sets is evaluated "
+                       "and has no labels",
                        set->data.shard[0].path, set->name);
     if (set->data.n_samples == 0)
         return SP_FAIL(SP_EDATA,
