@@ -9,7 +9,7 @@ enum { UNIT_BYTES = 32, GROUP = 16, QUARTER = 64 };
 
 /* ---- tiles of rows ---- */
 
-static sp_status count_take(cuda_row_tiles *tiles)
+static sp_status count_alloc_tiles(cuda_row_tiles *tiles)
 {
     const size_t n = (size_t)tiles->n + 1;
 
@@ -63,7 +63,7 @@ sp_status cuda_count_tiles(const cuda_map *map, int64_t n_rows, int rows,
     *tiles = (cuda_row_tiles){.rows = rows,
                               .n = (int)((n_rows + rows - 1) / rows),
                               .pairs = map ? map->pairs : n_rows};
-    SP_TRY(count_take(tiles));
+    SP_TRY(count_alloc_tiles(tiles));
     for (int t = 0; t < tiles->n; t++) {
         const int64_t left = n_rows - (int64_t)t * rows;
         const int own = left < rows ? (int)left : rows;

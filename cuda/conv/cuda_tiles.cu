@@ -69,7 +69,7 @@ void draw_map(int n, uint32_t *mask, int32_t *first, int32_t *nbr)
     }
 }
 
-sp_status tiles_take_map(sp_backend *be, sp_arena *arena, int n, cuda_map *map)
+sp_status tiles_upload_map(sp_backend *be, sp_arena *arena, int n, cuda_map *map)
 {
     const size_t words = 2 * (size_t)n + 1 + (size_t)K * (size_t)n;
     int32_t *host = (int32_t *)malloc(words * sizeof *host), *device = NULL;
@@ -99,7 +99,8 @@ struct operands {
 
 /* Allocates operands of arbitrary finite values for results of up to `widest` channels.
  */
-sp_status take_operands(sp_backend *be, sp_arena *arena, int n, int widest, operands *o)
+sp_status tiles_alloc_operands(sp_backend *be, sp_arena *arena, int n, int widest,
+                               operands *o)
 {
     const sp_elem elem = be->precision == SP_BF16 ? SP_ELEM_BF16 : SP_ELEM_F32;
     const size_t x_bytes = (size_t)n * (size_t)widest * sp_elem_bytes(elem);
@@ -173,8 +174,8 @@ sp_status choose_all(sp_backend *be, sp_arena *arena, int n, int widest, int rep
     sp_map of = {};
     operands o = {};
 
-    SP_TRY(tiles_take_map(be, arena, n, &map));
-    SP_TRY(take_operands(be, arena, n, widest, &o));
+    SP_TRY(tiles_upload_map(be, arena, n, &map));
+    SP_TRY(tiles_alloc_operands(be, arena, n, widest, &o));
     of.device = &map;
     of.n_in = of.n_out = n;
     o.conv.map = &of;

@@ -301,7 +301,7 @@ size_t slots_of(int c_in, int c_out, int64_t pairs, int n_entries, int item)
 
 /* Makes the rows of x and dy operands. Those that wgmma is for are aligned: the pitch of
  * a row must not change which kernel multiplies, since bits may differ. */
-sp_status wgrad_take_operands(sp_backend *be, wgrad_call *a)
+sp_status wgrad_make_operands(sp_backend *be, wgrad_call *a)
 {
     const bool is_wgmma = wgrad_is_wgmma(be, a->x.c, a->dy.c);
 
@@ -340,7 +340,7 @@ sp_status sum_weights(sp_backend *be, const sp_conv_wgrad_args *args)
         a.out = m->pair_out;
     }
     sp_arena_reset(&cuda_of(be)->scratch);
-    SP_TRY(wgrad_take_operands(be, &a));
+    SP_TRY(wgrad_make_operands(be, &a));
     SP_TRY(SP_ALLOC(&cuda_of(be)->scratch, max_items * slot, &a.part));
     for (int e = 0; e < n_entries; e++)
         SP_TRY(wgrad_add_entry(be, a, e % a.K, start[e], start[e + 1], (int)max_items,

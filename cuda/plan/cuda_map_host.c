@@ -20,7 +20,7 @@ static sp_status none_left(void)
 }
 
 /* Fills masks and neighbours: within a tile the pairs are sorted by rising offset. */
-static sp_status map_take_rows(const sp_map *from, cuda_map *m)
+static sp_status map_copy_rows(const sp_map *from, cuda_map *m)
 {
     const size_t n = (size_t)m->n_out;
     uint32_t *mask = calloc(n * (size_t)m->n_words + 1, sizeof *mask);
@@ -149,7 +149,7 @@ static void order_tiles(const cuda_map *m, const row_key *rows, row_key *tiles,
                        .row;
 }
 
-static sp_status take_order(const sp_map *from, cuda_map *m)
+static sp_status map_copy_order(const sp_map *from, cuda_map *m)
 {
     const size_t n = (size_t)m->n_out + 1;
     row_key *rows = malloc(n * sizeof *rows), *tiles = malloc(n * sizeof *tiles);
@@ -176,7 +176,7 @@ static sp_status take_order(const sp_map *from, cuda_map *m)
     return SP_OK;
 }
 
-static sp_status map_take_pairs(const sp_map *from, cuda_map *m)
+static sp_status map_copy_pairs(const sp_map *from, cuda_map *m)
 {
     const size_t n = (size_t)m->pairs + 1;
     int32_t *in = malloc(n * sizeof *in), *out = malloc(n * sizeof *out), at = 0;
@@ -210,9 +210,9 @@ sp_status cuda_map_host(const sp_map *from, int n_samples, cuda_map *to)
                      .n_samples = n_samples,
                      .pairs = from->pairs};
 
-    SP_TRY(map_take_rows(from, to));
-    SP_TRY(take_order(from, to));
-    return map_take_pairs(from, to);
+    SP_TRY(map_copy_rows(from, to));
+    SP_TRY(map_copy_order(from, to));
+    return map_copy_pairs(from, to);
 }
 
 void cuda_map_host_free(cuda_map *m)

@@ -281,7 +281,7 @@ sp_status build_levels(cuda_plan_builder *b, const int32_t *coords,
     b->levels.n[0] = n;
     SP_TRY(SP_ALLOC(b->arena, n, &b->levels.key[0]));
     if (sp_plan_first_dilated(b->spec) < n_levels)
-        return plan_take_host_levels(b, coords, sample_row);
+        return plan_upload_host_levels(b, coords, sample_row);
     SP_TRY(SP_ALLOC(b->host, n_rows + 3 * (size_t)n_samples, &table));
     SP_TRY(SP_ALLOC(b->host, (size_t)n_levels * n_rows + (size_t)n, &found));
     SP_TRY(SP_ALLOC(b->arena, plan_level_sums(n_levels, n), &sums));

@@ -397,8 +397,8 @@ sp_status plan_count_levels(cuda_plan_builder *b, const int32_t *rows, int32_t *
                             int32_t *found, int32_t *found_host);
 /* Builds all levels of a plan that has dilated ones on the host and uploads
  * them. SP_EDATA as sp_cpu_plan_build. */
-sp_status plan_take_host_levels(cuda_plan_builder *b, const int32_t *coords,
-                                const int32_t *sample_row);
+sp_status plan_upload_host_levels(cuda_plan_builder *b, const int32_t *coords,
+                                  const int32_t *sample_row);
 /* Allocates the tables of samples and all levels above 0, of levels.n rows. */
 sp_status plan_alloc_levels(cuda_plan_builder *b);
 /* Builds all levels. n, key[0] and the host's tables are there. */

@@ -269,8 +269,8 @@ sp_status plan_alloc_levels(cuda_plan_builder *b)
     return SP_OK;
 }
 
-sp_status plan_take_host_levels(cuda_plan_builder *b, const int32_t *coords,
-                                const int32_t *sample_row)
+sp_status plan_upload_host_levels(cuda_plan_builder *b, const int32_t *coords,
+                                  const int32_t *sample_row)
 {
     const int n_levels = b->spec->n_levels, n_samples = b->n_samples;
     const size_t n_rows = (size_t)n_samples + 1;

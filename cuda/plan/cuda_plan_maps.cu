@@ -309,7 +309,7 @@ size_t lists_of(const cuda_plan_builder *b, const plan_map &m)
 
 /* Takes the memory that does not depend on the number of pairs. All `start` are
  * adjacent, so that one copy reads them. */
-sp_status plan_maps_take_rows(cuda_plan_builder *b, size_t *n_starts)
+sp_status plan_maps_alloc_rows(cuda_plan_builder *b, size_t *n_starts)
 {
     int32_t *start;
 
@@ -365,8 +365,8 @@ sp_status build_top(cuda_plan_builder *b, plan_map *top, lookup *q)
 }
 
 /* Reads the numbers of pairs and takes memory for them. start_host: of all maps. */
-sp_status cuda_plan_take_pairs(cuda_plan_builder *b, int32_t *start_host,
-                               size_t n_starts)
+sp_status plan_maps_alloc_pairs(cuda_plan_builder *b, int32_t *start_host,
+                                size_t n_starts)
 {
     SP_TRY(
         plan_download(b, start_host, b->map[0].start, n_starts * sizeof *start_host));
@@ -430,7 +430,7 @@ sp_status plan_build_maps(cuda_plan_builder *b)
     if (n_maps == 0)
         return SP_OK;
     describe_maps(b);
-    SP_TRY(plan_maps_take_rows(b, &n_starts));
+    SP_TRY(plan_maps_alloc_rows(b, &n_starts));
     SP_TRY(SP_ALLOC(b->host, n_starts, &start_host));
     for (int i = 0; i < n_maps; i++)
         if (b->map[i].is_top)
@@ -439,7 +439,7 @@ sp_status plan_build_maps(cuda_plan_builder *b)
     SP_TRY(plan_scan_maps(b, count_neighbours{false}));
     SP_TRY(plan_order_rows(b));
     SP_TRY(plan_count_pairs(b));
-    SP_TRY(cuda_plan_take_pairs(b, start_host, n_starts));
+    SP_TRY(plan_maps_alloc_pairs(b, start_host, n_starts));
     SP_TRY(plan_each_map(b, write_neighbours{{q, false}}));
     SP_TRY(plan_write_pairs(b));
     if (b->counts)

@@ -347,7 +347,7 @@ void nccl_abandon(sp_transport *t)
 
 /* Memory that NCCL allocates can be registered, so that the network and the links
  * between devices read it in place. Sums without registration are the same. */
-sp_status take_from_nccl(sp_transport *t, size_t bytes, void **out)
+sp_status nccl_alloc_registered(sp_transport *t, size_t bytes, void **out)
 {
     nccl_transport *n = nccl_of(t);
     void *data = NULL;
@@ -362,12 +362,12 @@ sp_status take_from_nccl(sp_transport *t, size_t bytes, void **out)
     return wait_until_queued(t, n->bulk, "ncclCommRegister");
 }
 
-sp_status nccl_take(sp_transport *t, size_t bytes, void **out)
+sp_status nccl_alloc(sp_transport *t, size_t bytes, void **out)
 {
     nccl_transport *n = nccl_of(t);
     const size_t floats = (bytes + 127) / 128 * 32;
 
-    SP_TRY(take_from_nccl(t, floats * (n->is_bf16 ? 6 : 4), out));
+    SP_TRY(nccl_alloc_registered(t, floats * (n->is_bf16 ? 6 : 4), out));
     n->taken = (float *)*out;
     n->n_taken = floats;
     if (n->is_bf16)
@@ -528,9 +528,9 @@ sp_status nccl_join(sp_transport *t, sp_sum *sum)
 } // namespace
 
 const sp_transport_ops sp_cuda_nccl_ops = {
-    "nccl",       probe,     nccl_open,       nccl_close,
-    nccl_abandon, nccl_take, nccl_allreduce,  nccl_post,
-    nccl_test,    nccl_join, look_for_errors, &sp_cuda_peer_ops};
+    "nccl",       probe,      nccl_open,       nccl_close,
+    nccl_abandon, nccl_alloc, nccl_allreduce,  nccl_post,
+    nccl_test,    nccl_join,  look_for_errors, &sp_cuda_peer_ops};
 
 /* The transports of device memory, best first, for the table of the backend. */
 extern "C" const sp_transport_ops *const sp_cuda_transports[] = {

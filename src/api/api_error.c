@@ -8,13 +8,13 @@ const char *sp_version(void)
 
 api_caller api_enter(sp_training *t)
 {
-    return (api_caller){sp_log_take_route(&t->route),
+    return (api_caller){sp_log_set_route(&t->route),
                         sp_loops_begin(t->device.backend.threads)};
 }
 
 int api_leave(api_caller before, sp_status rc)
 {
     sp_loops_end(before.loops);
-    sp_log_take_route(before.route);
+    sp_log_set_route(before.route);
     return rc;
 }

@@ -68,8 +68,8 @@ sp_status sp_network_refuse_classes(const sp_network *network, const sp_dataset 
 /* Gives the network the classes of the model at `path`, which norm was read from, and
  * has the set's labels renumbered as the model numbers them. SP_EDATA with both lists
  * if the names are not the same set. A model without names changes nothing. */
-sp_status sp_network_take_classes(sp_network *network, sp_dataset *set,
-                                  const char *path);
+sp_status sp_network_match_classes(sp_network *network, sp_dataset *set,
+                                   const char *path);
 /* Warns, on rank 0, of each column with statistics in the set far from norm's. */
 void sp_network_warn_far(const sp_network *network, const sp_dataset *set);
 

@@ -128,14 +128,14 @@ sp_status sp_network_refuse_classes(const sp_network *network, const sp_dataset 
                    set->shard[0].path, found);
 }
 
-sp_status sp_network_take_classes(sp_network *network, sp_dataset *set,
-                                  const char *path)
+sp_status sp_network_match_classes(sp_network *network, sp_dataset *set,
+                                   const char *path)
 {
     const sp_normalization *norm = &network->norm;
 
     if (!norm->class_name)
         return SP_OK;
-    SP_TRY(sp_dataset_take_classes(set, norm->n_classes, norm->class_name, path));
+    SP_TRY(sp_dataset_order_classes(set, norm->n_classes, norm->class_name, path));
     if (set->class_of)
         sp_log_info(
             "%s: classes are in another order than in %s; they are matched by name",

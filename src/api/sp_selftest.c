@@ -93,7 +93,7 @@ static sp_status open_problem(problem *p)
 }
 
 /* Builds the plan and uploads features and labels in its order. */
-static sp_status take_batch(side *s, const problem *p)
+static sp_status selftest_upload_batch(side *s, const problem *p)
 {
     static const int64_t ids[N_SAMPLES] = {0, 1, 2};
     const sp_backend_ops *ops = s->backend->ops;
@@ -135,7 +135,7 @@ static sp_status selftest_open_side(side *s, problem *p)
     SP_TRY(ops->upload(s->backend, s->net.running, p->start + n,
                        n_running * sizeof *p->start));
     sp_net_updated(&s->net);
-    return take_batch(s, p);
+    return selftest_upload_batch(s, p);
 }
 
 static void close_side(side *s)

@@ -109,7 +109,7 @@ static int spawn_shell(pid_t *pid, const char *script, const char *path)
 }
 
 /* Takes the eldest entry out of the queue. */
-static sp_child_work child_take_first(sp_child *child)
+static sp_child_work child_dequeue(sp_child *child)
 {
     const sp_child_work first = child->waiting[0];
 
@@ -127,7 +127,7 @@ static void start_next(sp_child *child)
     if (child->pid || child->n_waiting == 0)
         return;
     free(child->running.path);
-    child->running = child_take_first(child);
+    child->running = child_dequeue(child);
     if (asprintf(&script, "%s \"$1\"", child->running.command) >= 0) {
         error = spawn_shell(&child->pid, script, child->running.path);
         free(script);
@@ -217,7 +217,7 @@ void sp_child_start(sp_child *child, const char *command, const char *path,
             return;
         }
     if (child->n_waiting == SP_CHILD_QUEUE) {
-        eldest = child_take_first(child);
+        eldest = child_dequeue(child);
         child_leave_out(&eldest, "too many others wait");
         free(eldest.path);
     }

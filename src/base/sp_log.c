@@ -14,7 +14,7 @@ void sp_log_to_console(sp_log_console *to)
     console = to;
 }
 
-const sp_log_route *sp_log_take_route(const sp_log_route *to)
+const sp_log_route *sp_log_set_route(const sp_log_route *to)
 {
     const sp_log_route *before = route;
 

@@ -67,7 +67,7 @@ typedef struct sp_log_route {
 } sp_log_route;
 /* Gives the calling thread a route, which is borrowed; NULL: the console. Threads that
  * it starts (sp_thread.h) have the same. Returns the route before. */
-const sp_log_route *sp_log_take_route(const sp_log_route *route);
+const sp_log_route *sp_log_set_route(const sp_log_route *route);
 const sp_log_route *sp_log_current_route(void);
 
 /* ---- lines ---- */

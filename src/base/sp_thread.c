@@ -32,7 +32,7 @@ static void *thread_main(void *arg)
     const thread_start start = *(thread_start *)arg;
 
     free(arg);
-    sp_log_take_route(start.route);
+    sp_log_set_route(start.route);
     return start.work(start.arg);
 }
 

@@ -325,7 +325,7 @@ static sp_status print_peak(bench *b, size_t which, double *best)
  * tensors. The gap between them avoids 4K aliasing, where loads of one vector look like
  * loads after stores to the other because the low address bits agree. On a device the
  * vectors must be long against its L2 cache. */
-static sp_status take_stream(bench *b)
+static sp_status ceiling_alloc_stream(bench *b)
 {
     enum { APART = 2112 };
     const sp_backend_ops *ops = b->backend.ops;
@@ -345,7 +345,7 @@ static sp_status take_stream(bench *b)
 
 sp_status bench_ceilings_open(bench *b)
 {
-    SP_TRY(take_stream(b));
+    SP_TRY(ceiling_alloc_stream(b));
     for (size_t i = 0; i < sizeof peaks / sizeof *peaks; i++) {
         double rate = 0;
         SP_TRY(print_peak(b, i, &rate));

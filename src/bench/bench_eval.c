@@ -66,7 +66,7 @@ static sp_status time_forward(evaluation *e, const sp_batch *batch, bool is_trai
     const double at = sp_now_s(), cpu_at = sp_clock_s(CLOCK_PROCESS_CPUTIME_ID);
 
     if (backend->ops->is_host) /* the work of the last pass counts */
-        sp_cpu_take_left_out(backend);
+        sp_cpu_reset_left_out(backend);
     SP_TRY(sp_net_forward(&e->network.net, batch, is_training, logits));
     SP_TRY(backend->ops->wait(backend));
     *wall += sp_now_s() - at;

@@ -124,7 +124,7 @@ static sp_status layers_end(bench_trace *t, sp_backend *be, const char *op, work
     SP_TRY(find_row(t, t->net->layer, op, &r));
     r->seconds[t->step] += fmax(seconds - t->empty_s, 0);
     if (t->real->is_host)
-        w.flops -= 2 * sp_cpu_take_left_out(be);
+        w.flops -= 2 * sp_cpu_reset_left_out(be);
     w.flops += r->work[t->step].flops;
     w.bytes += r->work[t->step].bytes;
     r->work[t->step] = w;

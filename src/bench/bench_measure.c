@@ -389,7 +389,7 @@ void bench_device_close(bench *b)
 
 /* Keeps standard output for results; other output of the program goes to standard
  * error. */
-static sp_status take_output(bench *b)
+static sp_status bench_open_output(bench *b)
 {
     const int fd = dup(STDOUT_FILENO);
 
@@ -405,7 +405,7 @@ sp_status bench_open(bench *b, const bench_options *options, sp_comm *comm)
     memset(b, 0, sizeof *b);
     b->options = options;
     b->comm = comm;
-    return take_output(b);
+    return bench_open_output(b);
 }
 
 sp_status bench_close(bench *b)

@@ -121,8 +121,8 @@ static sp_status pack_weights_grad(void *arg)
                                       1);
 }
 
-static sp_status ops_take_packed(const conv_case *c, sp_arena *arena,
-                                 bool is_grad_input, float **out)
+static sp_status ops_alloc_packed(const conv_case *c, sp_arena *arena,
+                                  bool is_grad_input, float **out)
 {
     return SP_ALLOC(arena,
                     c->backend->ops->conv_pack_floats(c->backend, c->K, c->x.c, c->y.c,
@@ -130,8 +130,8 @@ static sp_status ops_take_packed(const conv_case *c, sp_arena *arena,
                     out);
 }
 
-static sp_status ops_take_case(bench *b, sp_arena *arena, conv_case *c, int64_t n_in,
-                               int64_t n_out, int channels)
+static sp_status ops_alloc_case(bench *b, sp_arena *arena, conv_case *c, int64_t n_in,
+                                int64_t n_out, int channels)
 {
     const int64_t weights = (int64_t)c->K * channels * channels;
 
@@ -139,8 +139,8 @@ static sp_status ops_take_case(bench *b, sp_arena *arena, conv_case *c, int64_t 
     SP_TRY(bench_alloc_tensor(b, arena, n_out, channels, &c->y));
     SP_TRY(bench_alloc_random(b, arena, weights, &c->w));
     SP_TRY(bench_alloc_random(b, arena, weights, &c->dw));
-    SP_TRY(ops_take_packed(c, arena, false, &c->packed));
-    SP_TRY(ops_take_packed(c, arena, true, &c->packed_grad));
+    SP_TRY(ops_alloc_packed(c, arena, false, &c->packed));
+    SP_TRY(ops_alloc_packed(c, arena, true, &c->packed_grad));
     SP_TRY(pack_weights(c));
     return pack_weights_grad(c);
 }
@@ -224,8 +224,8 @@ static sp_status measure_convs(bench *b, sp_arena *arena, const sp_plan *plan,
                        .K = map ? map->K : 1};
         const sp_level *out = &plan->level[map ? map->key.level_out : 0];
         k.sample_row = out->sample_row;
-        SP_TRY(
-            ops_take_case(b, arena, &k, map ? map->n_in : plan->level[0].n, out->n, c));
+        SP_TRY(ops_alloc_case(b, arena, &k, map ? map->n_in : plan->level[0].n, out->n,
+                              c));
         SP_TRY(measure_layer(b, l, &k));
         if (l->map == MAP_SAME || l->map == MAP_DOWN)
             SP_TRY(measure_rebuilt(b, &k, v));

@@ -94,8 +94,8 @@ static const struct {
     {"adamw", 7, 4, adamw, true}, /* reads w, g, m, v; writes w, m, v */
 };
 
-static sp_status rows_take_case(bench *b, sp_arena *arena, int64_t n, int c,
-                                rows_case *r)
+static sp_status rows_alloc_case(bench *b, sp_arena *arena, int64_t n, int c,
+                                 rows_case *r)
 {
     SP_TRY(bench_alloc_tensor(b, arena, n, c, &r->x));
     SP_TRY(bench_alloc_tensor(b, arena, n, c, &r->y));
@@ -132,7 +132,7 @@ sp_status bench_rows(bench *b, sp_arena *arena, const bench_voxels *v, int c)
     bench_job job = {.n = v->n, .c_in = c, .c_out = c, .limit = BENCH_BYTES, .arg = &r};
 
     assert(v->n >= 0 && c >= 1);
-    SP_TRY(rows_take_case(b, arena, v->n, c, &r));
+    SP_TRY(rows_alloc_case(b, arena, v->n, c, &r));
     for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
         job.name = passes[i].name;
         const double each = passes[i].is_fp32 ? 4 : (double)sp_elem_bytes(r.x.elem);

@@ -140,7 +140,7 @@ static void sums_print_summary(const bench *b, const sums *s)
     fflush(b->out);
 }
 
-static sp_status take_vectors(sums *s)
+static sp_status sums_alloc_vectors(sums *s)
 {
     sp_backend *be = &s->device.backend;
     double host[MOST_DOUBLES];
@@ -162,7 +162,7 @@ static sp_status sums_run(sums *s)
                        "spbench reduce times sums of several ranks on devices: "
                        "start it with mpirun -n 2, one device each");
     SP_TRY(sp_session_open_device(&s->session, &s->device));
-    SP_TRY(sp_comm_agree(s->b->comm, take_vectors(s)));
+    SP_TRY(sp_comm_agree(s->b->comm, sums_alloc_vectors(s)));
     for (; s->way < N_WAYS; s->way++)
         time_way(s);
     sums_print_summary(s->b, s);

@@ -14,8 +14,8 @@ static sp_status stage(bench *b, size_t bytes, void *out)
     return sp_arena_alloc(&b->staging, bytes, out);
 }
 
-static sp_status take_copy(bench *b, sp_arena *arena, const void *host, size_t bytes,
-                           void **out)
+static sp_status bench_upload_copy(bench *b, sp_arena *arena, const void *host,
+                                   size_t bytes, void **out)
 {
     SP_TRY(sp_arena_alloc(arena, bytes, out));
     return b->backend.ops->upload(&b->backend, *out, host, bytes);
@@ -41,7 +41,7 @@ sp_status bench_alloc_random(bench *b, sp_arena *arena, int64_t n, float **out)
     assert(n >= 0 && out);
     SP_TRY(stage(b, bytes, &host));
     tensor_draw(n, host);
-    return take_copy(b, arena, host, bytes, (void **)out);
+    return bench_upload_copy(b, arena, host, bytes, (void **)out);
 }
 
 sp_status bench_alloc_value(bench *b, sp_arena *arena, int64_t n, float value,
@@ -54,7 +54,7 @@ sp_status bench_alloc_value(bench *b, sp_arena *arena, int64_t n, float value,
     SP_TRY(stage(b, bytes, &host));
     for (int64_t i = 0; i < n; i++)
         host[i] = value;
-    return take_copy(b, arena, host, bytes, (void **)out);
+    return bench_upload_copy(b, arena, host, bytes, (void **)out);
 }
 
 sp_status bench_alloc_labels(bench *b, sp_arena *arena, int64_t n, int c, int32_t **out)
@@ -66,7 +66,7 @@ sp_status bench_alloc_labels(bench *b, sp_arena *arena, int64_t n, int c, int32_
     SP_TRY(stage(b, bytes, &host));
     for (int64_t i = 0; i < n; i++)
         host[i] = (int32_t)(i % c);
-    return take_copy(b, arena, host, bytes, (void **)out);
+    return bench_upload_copy(b, arena, host, bytes, (void **)out);
 }
 
 /* Converts in place to bf16 by cutting off the lower half; rounding does not matter
@@ -95,6 +95,6 @@ sp_status bench_alloc_tensor(bench *b, sp_arena *arena, int64_t n, int c, sp_ten
     if (elem == SP_ELEM_BF16)
         halve(host, n * ld);
     *t = (sp_tensor){NULL, n, c, ld, elem};
-    return take_copy(b, arena, host, (size_t)(n * ld) * sp_elem_bytes(elem),
-                     (void **)&t->data);
+    return bench_upload_copy(b, arena, host, (size_t)(n * ld) * sp_elem_bytes(elem),
+                             (void **)&t->data);
 }

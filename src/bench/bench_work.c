@@ -40,7 +40,7 @@ void bench_work_add(sp_backend *backend, const sp_graph *graph, const sp_batch *
 
     assert(batch->n >= 0 && batch->n_samples >= 0);
     if (backend->ops->is_host)
-        parts->left_out += 2 * sp_cpu_take_left_out(backend);
+        parts->left_out += 2 * sp_cpu_reset_left_out(backend);
     parts->flops += conv_flops(graph, &counts, is_training);
     parts->n += batch->n;
     parts->n_samples += batch->n_samples;

@@ -258,7 +258,8 @@ static MPI_Op mpi_op(const struct sp_comm_impl *impl, sp_type type, sp_reduce_op
 }
 
 /* Returns a slot with room for n MPI requests, from the free list or a new one. */
-static sp_status take_slot(struct sp_comm_impl *impl, size_t n, sp_comm_slot **taken)
+static sp_status sums_find_slot(struct sp_comm_impl *impl, size_t n,
+                                sp_comm_slot **taken)
 {
     sp_comm_slot *s = impl->free_slots;
     MPI_Request *pieces;
@@ -319,7 +320,7 @@ sp_status sp_comm_iallreduce(sp_comm *comm, sp_scope scope, void *data, size_t c
     assert(!request->handle);
     if (sp_comm_scope_size(comm, scope) == 1 || count == 0)
         return SP_OK;
-    SP_TRY(take_slot(comm->impl, (count + most - 1) / most, &s));
+    SP_TRY(sums_find_slot(comm->impl, (count + most - 1) / most, &s));
     request->handle = s;
     s->is_shared = takes_shared(comm, scope, data, count, type);
     if (s->is_shared) {

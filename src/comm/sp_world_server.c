@@ -97,7 +97,7 @@ static void list_missing(char *text, size_t bytes)
 
 /* Reads a connection's greeting: "hello NONCE RUN RANK SIZE KIND NODE HOST". A
  * connection that sends anything else is closed. */
-static sp_status world_take_hello(sp_world_link *link, const char *line, uint64_t nonce)
+static sp_status world_read_hello(sp_world_link *link, const char *line, uint64_t nonce)
 {
     unsigned long long said, run, node;
     char kind, host[64];
@@ -138,7 +138,7 @@ static sp_status world_take_hello(sp_world_link *link, const char *line, uint64_
 /* A process with a wrong greeting receives the reason, as all others do. */
 static sp_status answer_hello(sp_world_link *link, const char *line, uint64_t nonce)
 {
-    const sp_status rc = world_take_hello(link, line, nonce);
+    const sp_status rc = world_read_hello(link, line, nonce);
     char answer[SP_WORLD_LINE];
 
     if (rc != SP_OK) {

@@ -30,8 +30,10 @@ extern const sp_backend_ops sp_cpu_ops;
 #define SP_CPU_SLOTS(X)                                                                \
     X(plan_build)                                                                      \
     X(plan_bytes)                                                                      \
-    X(conv_pack_floats) X(norm_finish) X(norm_grad_finish) X(add_samples)              \
-        X(clock_begin) X(clock_end) X(peak) X(memory_used) X(conv_bytes) X(loss_bytes)
+    X(conv_pack_floats)                                                                \
+    X(norm_finish)                                                                     \
+    X(norm_grad_finish) X(add_samples) X(clock_begin) X(clock_end) X(peak)             \
+        X(memory_used) X(conv_bytes) X(loss_bytes)
 
 #define SP_CPU_DECLARE(slot) SP_OP(slot) sp_cpu_##slot;
 SP_CPU_SLOTS(SP_CPU_DECLARE)
@@ -60,7 +62,7 @@ bool sp_cpu_has_avx512bf16(void);
 bool sp_cpu_has_amx(void);
 /* Returns how many multiply-adds convolutions left out since the last call, since a
  * channel is zero: about, by some rows of each. */
-double sp_cpu_take_left_out(sp_backend *be);
+double sp_cpu_reset_left_out(sp_backend *be);
 /* sp_cpu_plan_build without vector instructions: the oracle of the tests. */
 SP_OP(plan_build) sp_cpu_plan_build_portable;
 /* Finds the least and largest coordinates of c [n][3], n > 0. SP_EDATA: a coordinate is

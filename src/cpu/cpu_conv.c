@@ -115,7 +115,7 @@ static size_t conv_list_bytes(int K, int64_t rows, int c_in, int c_out)
 /* Takes scratch for the sums of a forward convolution and for its lists after them;
  * *list is NULL if lists do not serve it. The memory does not depend on the zeros, since
  * later batches may have more. */
-static sp_status conv_take_lists(sp_backend *be, const sp_conv_args *a, uint8_t **list)
+static sp_status conv_alloc_lists(sp_backend *be, const sp_conv_args *a, uint8_t **list)
 {
     const sp_map *m = a->map;
     const size_t bytes = m && m->is_full && sp_cpu_products_of(be)->list_channels
@@ -144,7 +144,7 @@ static double conv_share_of_zeros(sp_tensor x)
     return (double)n_zero / (double)n;
 }
 
-double sp_cpu_take_left_out(sp_backend *be)
+double sp_cpu_reset_left_out(sp_backend *be)
 {
     sp_cpu *cpu = be->impl;
     const double left_out = cpu->left_out;
@@ -165,7 +165,7 @@ static sp_status list_channels(sp_backend *be, const sp_conv_args *a,
     uint8_t *at;
     double zeros;
 
-    SP_TRY(conv_take_lists(be, a, &at));
+    SP_TRY(conv_alloc_lists(be, a, &at));
     zeros = at ? conv_share_of_zeros(a->x) : 0;
     if (zeros < LEAST_ZEROS)
         return SP_OK;
@@ -243,7 +243,7 @@ sp_status sp_cpu_conv_forward_norm_sums(sp_backend *be, const sp_conv_args *conv
     uint8_t *list;
 
     assert(sp_conv_is_sound(conv) && sums);
-    SP_TRY(conv_take_lists(be, conv, &list)); /* the sums are part of this memory */
+    SP_TRY(conv_alloc_lists(be, conv, &list)); /* the sums are part of this memory */
     SP_TRY(sp_cpu_alloc_sums(be, conv->y.c, sample_row, n_samples, &s, 1));
     SP_TRY(over_tiles(be, conv, true, &s, 1, NULL));
     sp_cpu_add_sums(&s, n_samples, sums);
@@ -319,7 +319,7 @@ static size_t work_place(work *w, uintptr_t at)
     return end + K * sizeof *w->order - at;
 }
 
-static sp_status take_work(sp_backend *be, const sp_conv_wgrad_args *a, work *w)
+static sp_status wgrad_alloc_work(sp_backend *be, const sp_conv_wgrad_args *a, work *w)
 {
     const sp_cpu_isa *isa = sp_cpu_products_of(be);
     void *at;
@@ -535,7 +535,7 @@ sp_status sp_cpu_conv_grad_weight(sp_backend *be, const sp_conv_wgrad_args *a)
     assert(sp_conv_wgrad_is_sound(a));
     if (a->dbias)
         SP_TRY(add_bias_grad(be, a));
-    SP_TRY(take_work(be, a, &w));
+    SP_TRY(wgrad_alloc_work(be, a, &w));
     g.row = sp_cpu_first_row(m, a->sample_row, a->sample0);
     g.end = sp_cpu_first_row(m, a->sample_row, a->sample1);
     if (g.row == g.end && a->is_added)

@@ -184,7 +184,7 @@ typedef enum sp_cpu_use {
 /* The private part of the CPU backend: be->impl points to it. */
 typedef struct sp_cpu {
     const sp_cpu_isa *isa, *bf16; /* for tensors of fp32, of bf16 */
-    double left_out;              /* see sp_cpu_take_left_out */
+    double left_out;              /* see sp_cpu_reset_left_out */
     struct {
         void *data;
         size_t bytes;

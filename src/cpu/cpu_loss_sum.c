@@ -45,7 +45,7 @@ typedef struct sum_loss {
 /* ---- memory ---- */
 
 /* Takes `bytes` from *at, which may be an address or, from 0, a count. */
-static void *loss_take(uintptr_t *at, size_t bytes)
+static void *loss_alloc(uintptr_t *at, size_t bytes)
 {
     void *here = (void *)*at;
 
@@ -58,20 +58,22 @@ static void sum_alloc_memory(sum_loss *s, int64_t rows, int c, int n_samples,
 {
     const size_t n = (size_t)rows, cells = (size_t)n_samples * (size_t)c;
 
-    s->soft = loss_take(at, n * sizeof *s->soft);
-    s->count = loss_take(at, cells * sizeof *s->count);
-    s->class = loss_take(at, cells * sizeof *s->class);
-    s->part = loss_take(at, cells * sizeof *s->part);
-    s->value = loss_take(at, (size_t)n_samples * sizeof *s->value);
-    s->span = loss_take(at, (size_t)s->n_spans * sizeof *s->span);
-    s->focal = loss_take(at, (size_t)s->n_spans * sizeof *s->focal);
+    s->soft = loss_alloc(at, n * sizeof *s->soft);
+    s->count = loss_alloc(at, cells * sizeof *s->count);
+    s->class = loss_alloc(at, cells * sizeof *s->class);
+    s->part = loss_alloc(at, cells * sizeof *s->part);
+    s->value = loss_alloc(at, (size_t)n_samples * sizeof *s->value);
+    s->span = loss_alloc(at, (size_t)s->n_spans * sizeof *s->span);
+    s->focal = loss_alloc(at, (size_t)s->n_spans * sizeof *s->focal);
     for (int t = 0; t < s->n_sorters; t++)
         for (int i = 0; i < 2; i++) {
             sum_sorter *sorter = &s->sorter[t];
 
-            sorter->key[i] = loss_take(at, (size_t)s->longest * sizeof *sorter->key[i]);
-            sorter->row[i] = loss_take(at, (size_t)s->longest * sizeof *sorter->row[i]);
-            sorter->start = loss_take(at, DIGITS * sizeof *sorter->start);
+            sorter->key[i] =
+                loss_alloc(at, (size_t)s->longest * sizeof *sorter->key[i]);
+            sorter->row[i] =
+                loss_alloc(at, (size_t)s->longest * sizeof *sorter->row[i]);
+            sorter->start = loss_alloc(at, DIGITS * sizeof *sorter->start);
         }
 }
 

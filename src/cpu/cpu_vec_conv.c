@@ -130,7 +130,7 @@ static const float *first_values(const sp_cpu_conv *c, int v)
 }
 
 /* Has the panel's blocks finish their rows, of which vector v is the first. */
-static void panel_take_norm(panel *b, const sp_cpu_conv *c, const tile *t, int v)
+static void panel_set_norm(panel *b, const sp_cpu_conv *c, const tile *t, int v)
 {
     const sp_tensor res = c->norm->res;
 
@@ -166,7 +166,7 @@ static void vec_conv_add_offset(const sp_cpu_conv *c, const tile *t, int k,
                        .n_channels = min_i(CHANNELS, c_in - c0),
                        .tail = first_lanes(min_i(LANES, c_out - (v + nr - 1) * LANES))};
             if (is_all && c->norm && c0 + CHANNELS >= c_in)
-                panel_take_norm(&b, c, t, v);
+                panel_set_norm(&b, c, t, v);
             run_blocks(&b, t->in + t->start[k], t->out + t->start[k], n, nr, next);
         }
     }

@@ -132,7 +132,7 @@ typedef struct live_group {
 } live_group;
 
 /* Copies the channels c0 .. c0 + n - 1 of x and fills `live`. */
-static void live_take_x(live_run *r, int c0, int n)
+static void live_copy_x(live_run *r, int c0, int n)
 {
     for (int v = 0; v < n; v += LANES) {
         const vmask here = first_lanes(min_i(LANES, n - v));
@@ -227,7 +227,7 @@ static void live_add_run(const sp_cpu_wgrad *g, live_run *r, const uint16_t *own
     for (int c0 = 0; c0 < c_in; c0 += LIVE_CHANNELS) {
         const int n = min_i(LIVE_CHANNELS, c_in - c0);
 
-        live_take_x(r, c0, n);
+        live_copy_x(r, c0, n);
         for (int v = 0, i = 0, left = n_panels; left > 0;) {
             const int groups = (left + PANELS_MAX - 1) / PANELS_MAX;
             const int np = (left + groups - 1) / groups;

@@ -107,8 +107,8 @@ static box box_of(const int32_t *coords, int64_t n)
 }
 
 /* Allocates the arrays of a sample of up to n rows. */
-static sp_status take_rows(const sp_mixer *m, int64_t n, bool has_subvoxel,
-                           sp_arena *arena, sp_sample *rows)
+static sp_status mix_alloc_rows(const sp_mixer *m, int64_t n, bool has_subvoxel,
+                                sp_arena *arena, sp_sample *rows)
 {
     SP_TRY(SP_ALLOC(arena, 3 * n, &rows->coords));
     SP_TRY(SP_ALLOC(arena, n * m->n_columns, &rows->features));
@@ -117,8 +117,8 @@ static sp_status take_rows(const sp_mixer *m, int64_t n, bool has_subvoxel,
 }
 
 /* Allocates the arrays of up to n voxels. */
-static sp_status take_voxels(const sp_mixer *m, int64_t n, sp_arena *arena,
-                             sp_voxels *v)
+static sp_status mix_alloc_voxels(const sp_mixer *m, int64_t n, sp_arena *arena,
+                                  sp_voxels *v)
 {
     *v = (sp_voxels){0};
     SP_TRY(SP_ALLOC(arena, 3 * n, &v->coords));
@@ -213,7 +213,7 @@ static sp_status unite(const sp_mixer *m, const sp_mix *mix, const sp_sample *ow
     int64_t shift[3] = {0, 0, 0};
     sp_sample rows = {.id = own->id};
 
-    SP_TRY(take_rows(m, own->n + partner->n, false, arena, &rows));
+    SP_TRY(mix_alloc_rows(m, own->n + partner->n, false, arena, &rows));
     SP_TRY(append_sample(m, own, &of_own, shift, arena, &rows));
     find_shift(m, own, partner, shift);
     SP_TRY(append_sample(m, partner, &of_partner, shift, arena, &rows));
@@ -509,7 +509,7 @@ static sp_status mix_scans(const sp_mixer *m, const sp_mix *mix, const sp_sample
         SP_TRY(mix_check_sensor(m, partner));
         mix_set_bands(m->config, &w);
     }
-    SP_TRY(take_rows(m, w.most, own->subvoxel, arena, &rows));
+    SP_TRY(mix_alloc_rows(m, w.most, own->subvoxel, arena, &rows));
     for (int64_t i = 0; i < own->n; i++)
         if (!is_exchanged(&w, own, i, w.at.own))
             append_row(&w, own, i, nowhere);
@@ -538,7 +538,7 @@ sp_status sp_mix_voxelize(const sp_mixer *m, const sp_mix *mix, const sp_sample 
                        "possible",
                        (long long)own->id, (long long)partner->id,
                        (long long)(own->n + partner->n), INT32_MAX / 4);
-    SP_TRY(take_voxels(m, own->n + partner->n, arena, out));
+    SP_TRY(mix_alloc_voxels(m, own->n + partner->n, arena, out));
     used = arena->used;
     if (mix->kind == SP_MIX_3D)
         SP_TRY(unite(m, mix, own, partner, arena, &mixed));

@@ -24,9 +24,9 @@ typedef struct sp_extent {
     int64_t at;
     int64_t rows;
     int cols;
-    int type_size;    /* bytes of an element; 0: the file has no such dataset */
-    char kind;        /* 'i' signed, 'u' unsigned, 'f' float */
-    bool is_swapped;  /* the byte order is not this machine's */
+    int type_size;   /* bytes of an element; 0: the file has no such dataset */
+    char kind;       /* 'i' signed, 'u' unsigned, 'f' float */
+    bool is_swapped; /* the byte order is not this machine's */
     sp_h5_chunks chunks;
     const char *name; /* of the dataset, "/coords"; a constant */
 } sp_extent;
@@ -178,8 +178,8 @@ sp_status sp_dataset_columns(const sp_dataset *set, const sp_strings *features,
 /* Makes the labels of the set be read as the classes name [n]. The same names in
  * another order set class_of; a set without labels fits any classes. Other names are
  * SP_EDATA with both lists; `whose` says in the message who gave name [n]. Local. */
-sp_status sp_dataset_take_classes(sp_dataset *set, int n, char *const *name,
-                                  const char *whose);
+sp_status sp_dataset_order_classes(sp_dataset *set, int n, char *const *name,
+                                   const char *whose);
 /* Checks that val fits train (voxel size, features), and makes val's labels be read as
  * train's classes, and its columns, found by name, in train's order. SP_EDATA. Warns if
  * samples of val were made in another way. */

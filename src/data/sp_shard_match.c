@@ -53,8 +53,8 @@ static sp_status refuse(const sp_dataset *set, int n, char *const *name,
                    set->shard[0].path, found, whose, want);
 }
 
-sp_status sp_dataset_take_classes(sp_dataset *set, int n, char *const *name,
-                                  const char *whose)
+sp_status sp_dataset_order_classes(sp_dataset *set, int n, char *const *name,
+                                   const char *whose)
 {
     assert(n > 0 && name);
     if (!set->has_labels)
@@ -152,7 +152,7 @@ sp_status sp_dataset_match(const sp_dataset *train, sp_dataset *val)
     if (fabs(train->voxel_size - val->voxel_size) > 1e-6 * train->voxel_size)
         return SP_FAIL(SP_EDATA, "%s has voxel_size %.9g, training data %s have %.9g",
                        b, val->voxel_size, a, train->voxel_size);
-    SP_TRY(sp_dataset_take_classes(val, train->n_classes, train->class_name, a));
+    SP_TRY(sp_dataset_order_classes(val, train->n_classes, train->class_name, a));
     SP_TRY(sp_dataset_match_recipe(val, train->recipe, a));
     return match_columns(train, val);
 }

@@ -109,7 +109,7 @@ static int kill_child(sp_h5_child *child)
 }
 
 /* Returns the child that was kept, unless it has died meanwhile. */
-static bool take_kept(sp_h5_child *child)
+static bool h5_child_reuse(sp_h5_child *child)
 {
     if (kept.child.pid == 0)
         return false;
@@ -124,7 +124,7 @@ static bool take_kept(sp_h5_child *child)
 sp_status sp_h5_child_start(sp_h5_child *child, char *const *paths, int n)
 {
     assert(n > 0 && child->pid == 0);
-    if (!take_kept(child))
+    if (!h5_child_reuse(child))
         SP_TRY(h5_spawn(child));
     child->n_left = n;
     send_list(child->fd, (sp_h5_list_head){0}, (const char *const *)paths, n);

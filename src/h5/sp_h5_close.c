@@ -16,7 +16,7 @@ static sp_status close_written(sp_h5 *file)
     if (H5Fclose(file->id) < 0)
         rc = sp_h5_fail(file, "", "cannot be closed");
     error = sp_h5_driver_error();
-    fd = sp_h5_driver_take_file();
+    fd = sp_h5_driver_file_take();
     sp_h5_leave(rc);
     if (fd >= 0 && !error && fsync(fd) != 0)
         error = errno;

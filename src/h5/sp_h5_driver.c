@@ -298,7 +298,7 @@ int sp_h5_driver_error(void)
     return first_error;
 }
 
-int sp_h5_driver_take_file(void)
+int sp_h5_driver_file_take(void)
 {
     const int fd = unclosed_fd;
 

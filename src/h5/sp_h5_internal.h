@@ -73,7 +73,7 @@ hid_t sp_h5_writing_list(void);
 int sp_h5_driver_error(void);
 /* The descriptor of the written file that the library has closed, which the caller
  * closes; -1: there is none. */
-int sp_h5_driver_take_file(void);
+int sp_h5_driver_file_take(void);
 
 sp_h5_type sp_h5_type_of(hid_t type);
 /* HDF5's constant for a number in memory; it must not be closed. */

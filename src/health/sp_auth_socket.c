@@ -185,7 +185,8 @@ static bool say_hello(sp_auth_socket *link)
     return send_all(link, &h, sizeof h);
 }
 
-static bool take_answer(sp_auth_socket *link, const sp_auth_socket_address *address)
+static bool link_read_answer(sp_auth_socket *link,
+                             const sp_auth_socket_address *address)
 {
     sp_auth_socket_event event = link_receive(link, sizeof(answer));
     uint64_t proof;
@@ -205,7 +206,7 @@ static bool take_answer(sp_auth_socket *link, const sp_auth_socket_address *addr
 
 /* ---- identification: rank 0 ---- */
 
-static bool link_take_hello(sp_auth_socket *link, const sp_auth_socket_address *address,
+static bool link_read_hello(sp_auth_socket *link, const sp_auth_socket_address *address,
                             int size)
 {
     sp_auth_socket_event event = link_receive(link, sizeof(hello));
@@ -228,7 +229,7 @@ static bool link_take_hello(sp_auth_socket *link, const sp_auth_socket_address *
     return send_all(link, &a, sizeof a);
 }
 
-static bool take_proof(sp_auth_socket *link, const sp_auth_socket_address *address)
+static bool link_read_proof(sp_auth_socket *link, const sp_auth_socket_address *address)
 {
     uint64_t proof;
     sp_auth_socket_event event = link_receive(link, sizeof proof);
@@ -252,11 +253,11 @@ bool sp_auth_socket_advance(sp_auth_socket *link, const sp_auth_socket_address *
     if (link->stage == SP_AUTH_CONNECTING)
         is_well = say_hello(link);
     if (is_well && link->stage == SP_AUTH_ASKED)
-        is_well = take_answer(link, address);
+        is_well = link_read_answer(link, address);
     if (is_well && link->stage == SP_AUTH_HELLO)
-        is_well = link_take_hello(link, address, size);
+        is_well = link_read_hello(link, address, size);
     if (is_well && link->stage == SP_AUTH_PROOF)
-        is_well = take_proof(link, address);
+        is_well = link_read_proof(link, address);
     if (!is_well)
         sp_auth_socket_close(link);
     return is_well;

@@ -20,10 +20,10 @@
 #include "run/sp_lock.h"
 
 /* Command line of a crash recorder:
- *     sptrain --crash recorder DIR TASK SET,CONTROL,LOCK FD,RANK,PID ...
+ *     sptrain --crash-recorder DIR TASK SET,CONTROL,LOCK FD,RANK,PID ...
  * TASK is the task in the status (sp_run.h). The descriptors are inherited; LOCK is -1
  * except for the crash recorder of rank 0. */
-#define WORD "--witness"
+#define WORD "--crash-recorder"
 enum { ARG_DIR = 2, ARG_TASK, ARG_FDS, ARG_RANKS };
 
 /* LEAVE_MS: the other ranks leave within 15 s of the first; after this time the crash
@@ -422,9 +422,9 @@ static sp_status meet(sp_crash_recorder *recorder, sp_run *run, place *places,
     return SP_OK;
 }
 
-static void warn_of_none(const char *since)
+static void recorder_warn_missing(const char *since)
 {
-    sp_log_warn("this node has no witness process%s: if the launcher kills all ranks, "
+    sp_log_warn("this node has no crash recorder%s: if the launcher kills all ranks, "
                 "the first that died may stay unknown",
                 since);
 }
@@ -440,7 +440,7 @@ static sp_status recorder_start(sp_crash_recorder *recorder, sp_run *run, watche
     for (int i = 0; i < n; i++)
         rank[i].fd = -1;
     if (is_wanted && !open_pipes(rank, places, n))
-        sp_log_warn("witness: %s", strerror(errno));
+        sp_log_warn("crash recorder: %s", strerror(errno));
     rc = meet(recorder, run, places, numbers);
     for (int i = 0; i < n; i++) {
         rank[i].rank = (int)numbers[2 * i];
@@ -451,7 +451,7 @@ static sp_status recorder_start(sp_crash_recorder *recorder, sp_run *run, watche
     if (rc == SP_OK && is_wanted) {
         start_crash_recorder(recorder, run, rank);
         if (!recorder->pid)
-            warn_of_none("");
+            recorder_warn_missing("");
     }
     for (int i = 0; i < n; i++)
         close_fd(rank[i].fd);
@@ -468,7 +468,7 @@ sp_status sp_crash_recorder_start(sp_crash_recorder **recorder, sp_run *run)
     sp_status rc =
         rank && places && numbers && own
             ? SP_OK
-            : SP_FAIL(SP_EMEM, "no memory for the witness process of this node");
+            : SP_FAIL(SP_EMEM, "no memory for the crash recorder of this node");
 
     assert(run->comm->local_size > 0);
     *recorder = own;
@@ -487,7 +487,7 @@ void sp_crash_recorder_check(sp_crash_recorder *recorder)
 {
     if (!recorder || !recorder->pid || waitpid(recorder->pid, NULL, WNOHANG) == 0)
         return;
-    warn_of_none(" any more");
+    recorder_warn_missing(" any more");
     close(recorder->control);
     recorder->pid = 0;
 }
@@ -499,7 +499,7 @@ void sp_crash_recorder_end(sp_crash_recorder *recorder)
     sp_crash_recorder_check(recorder);
     if (recorder->pid) {
         if (write(recorder->control, "", 1) != 1)
-            sp_log_warn("witness: %s", strerror(errno));
+            sp_log_warn("crash recorder: %s", strerror(errno));
         close(recorder->control);
         while (waitpid(recorder->pid, NULL, 0) < 0 && errno == EINTR)
             ;

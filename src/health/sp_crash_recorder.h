@@ -1,7 +1,7 @@
 /* The crash recorder finds out which rank of a node died first. A launcher that loses a
  * rank kills the others within milliseconds, before they can report it, and the process
  * that died cannot report. So each node has a crash recorder: a small process besides
- * the ranks that the launcher does not know of (`sptrain --witness` in a list of
+ * the ranks that the launcher does not know of (`sptrain --crash-recorder` in a list of
  * processes).
  *
  *     local rank 0 --- starts, ends ---> crash recorder <--- a pipe from each local rank

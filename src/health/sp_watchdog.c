@@ -125,8 +125,8 @@ sp_watched *sp_watchdog_own_row(sp_watchdog *w)
 
 /* Collects this rank's present signs. They are copied into heartbeat.bin too, for
  * processes that have no connection to this rank. */
-void sp_watchdog_take_own(sp_watchdog *w, sp_status_frame *status, sp_frame_kind kind,
-                          int code)
+void sp_watchdog_collect(sp_watchdog *w, sp_status_frame *status, sp_frame_kind kind,
+                         int code)
 {
     sp_heartbeat *beat = w->run->beat;
     sp_liveness liveness;
@@ -285,7 +285,7 @@ static void watchdog_say(sp_watchdog *w, sp_frame_kind kind, int code)
     sp_status_frame status;
     sp_watched *own = sp_watchdog_own_row(w);
 
-    sp_watchdog_take_own(w, &status, kind, code);
+    sp_watchdog_collect(w, &status, kind, code);
     watchdog_note(own, &status);
     for (int r = 0; r < w->n_rows; r++)
         sp_auth_socket_send(&w->row[r].link, &status);

@@ -118,7 +118,7 @@ static void welcome(sp_watchdog *w, int i)
     w->fresh[i] = w->fresh[--w->n_fresh];
     r->state = SP_WATCHED_LINKED;
     r->heard_s = r->changed_s = r->worked_s = sp_now_s();
-    sp_watchdog_take_own(w, &status, SP_FRAME_ALIVE, 0);
+    sp_watchdog_collect(w, &status, SP_FRAME_ALIVE, 0);
     sp_auth_socket_send(&r->link, &status);
     close_when_complete(w);
 }
@@ -210,7 +210,7 @@ static void go_on_connecting(sp_watchdog *w, double now)
     if (!sp_auth_socket_advance(link, &w->address, w->run->comm->size))
         return;
     if (sp_auth_socket_is_proven(link)) {
-        sp_watchdog_take_own(w, &status, SP_FRAME_ALIVE, 0);
+        sp_watchdog_collect(w, &status, SP_FRAME_ALIVE, 0);
         sp_auth_socket_send(link, &status);
     } else if (now - link->since_s > CONNECT_S) {
         sp_auth_socket_close(link);

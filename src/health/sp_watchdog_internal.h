@@ -74,8 +74,8 @@ struct sp_watchdog {
 sp_watched *sp_watchdog_own_row(sp_watchdog *w);
 /* Sets *status to the present signs of life of this rank, of this kind and with this
  * exit code, and writes its counts of work into heartbeat.bin. */
-void sp_watchdog_take_own(sp_watchdog *w, sp_status_frame *status, sp_frame_kind kind,
-                          int code);
+void sp_watchdog_collect(sp_watchdog *w, sp_status_frame *status, sp_frame_kind kind,
+                         int code);
 
 /* Rank 0 has one place a rank, and this many more, for connections that have not proven
  * to be a rank's. */

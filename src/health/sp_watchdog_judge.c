@@ -41,7 +41,7 @@ void sp_watchdog_leave(sp_watchdog *w, int code)
 
     assert(code != 0);
     set_last_minute();
-    sp_watchdog_take_own(w, &status, SP_FRAME_LEAVE, code);
+    sp_watchdog_collect(w, &status, SP_FRAME_LEAVE, code);
     for (int r = 0; w->run->comm->rank == 0 && r < w->n_rows; r++)
         sp_auth_socket_send(&w->row[r].link, &status);
     sp_exit_request(code);

@@ -96,7 +96,7 @@ static sp_status choose_layout(label_cut *c, vox_layout *layout)
     return sp_comm_agree(c->comm, vox_cut_run(&c->part, layout));
 }
 
-sp_status label_cut_take(label_cut *c)
+sp_status label_cut_finish(label_cut *c)
 {
     vox_layout layout;
     sp_status rc;

@@ -2,11 +2,11 @@
  * belongs to each rank, which cuts it into a file of its own in DIR/.sptrain/tmp:
  *
  *     thread of a rank   rows of its part --label_cut_begin--> file, shares of blocks
- *     all ranks          extents, files --label_cut_take-----> pieces, the same on all
+ *     all ranks          extents, files --label_cut_finish-----> pieces, the same on all
  *     any rank           piece --label_cut_read--> its points, from the files of all
  *
  * The thread works while the scan before is predicted. If the header has no extent of
- * the points, it only measures, and the ranks cut within label_cut_take. The later
+ * the points, it only measures, and the ranks cut within label_cut_finish. The later
  * results do not depend on which rank has which part. */
 #ifndef LABEL_CUT_H
 #define LABEL_CUT_H
@@ -40,7 +40,7 @@ sp_status label_cut_begin(label_cut **cut, sp_comm *comm, const label_store *sto
                           const char *path, int first_rank, vox_codes *codes);
 /* Waits for all parts and lists the pieces. Collective, agreed. Errors of vox_cut_run.
  */
-sp_status label_cut_take(label_cut *cut);
+sp_status label_cut_finish(label_cut *cut);
 /* Reads a piece of a cut that was taken: in the order of its points, or only the scan's
  * own if the piece is done (label_store_is_done). Local. SP_EIO; SP_EMEM. */
 sp_status label_cut_read(const label_cut *cut, vox_cloud *cloud, int64_t piece);

@@ -20,7 +20,7 @@ enum { LIST = 300 };
 /* ---- how scans become samples ---- */
 
 /* Adds column i of the recipe to the features. */
-static sp_status take_column(const label_model *m, const sp_recipe *recipe, int i)
+static sp_status model_add_column(const label_model *m, const sp_recipe *recipe, int i)
 {
     vox_feature *f = &m->vox->feature[m->vox->n_features];
 
@@ -44,7 +44,7 @@ static sp_status take_column(const label_model *m, const sp_recipe *recipe, int 
 
 /* The model's columns are its shards' columns that data.features chose, in its order.
  */
-static sp_status take_columns(label_model *m, const sp_recipe *recipe)
+static sp_status model_add_columns(label_model *m, const sp_recipe *recipe)
 {
     const sp_normalization *norm = &m->infer.network.norm;
     const int n = norm->name ? norm->n_columns : recipe->n_columns;
@@ -59,7 +59,7 @@ static sp_status take_columns(label_model *m, const sp_recipe *recipe)
             return SP_FAIL(SP_EDATA,
                            "%s: its recipe does not tell how column %s is made",
                            m->infer.path, norm->name[k]);
-        SP_TRY(take_column(m, recipe, i));
+        SP_TRY(model_add_column(m, recipe, i));
     }
     return SP_OK;
 }
@@ -69,7 +69,8 @@ static double given_or(double given, double other)
     return given >= 0 ? given : other;
 }
 
-static sp_status take_recipe(label_model *m, const sp_recipe *recipe, bool has_keep)
+static sp_status model_apply_recipe(label_model *m, const sp_recipe *recipe,
+                                    bool has_keep)
 {
     vox_options *v = m->vox;
 
@@ -92,7 +93,7 @@ static sp_status take_recipe(label_model *m, const sp_recipe *recipe, bool has_k
         v->columns = recipe->scan_columns;
     if (!v->label_field && has_keep) /* scans to be labelled may lack it */
         v->label_field = recipe->label_field;
-    return take_columns(m, recipe);
+    return model_add_columns(m, recipe);
 }
 
 /* Chooses the unit of z: as given, else as in the training, else as the scans say; with
@@ -148,7 +149,7 @@ static sp_status pick_features(label_model *m)
                    m->infer.path, want);
 }
 
-static sp_status take_words(label_model *m)
+static sp_status model_apply_options(label_model *m)
 {
     vox_options *v = m->vox;
 
@@ -168,7 +169,8 @@ static sp_status choose_samples(label_model *m, const label_options *options)
     const sp_recipe *recipe = m->infer.network.norm.recipe;
     const vox_options *v = m->vox;
 
-    SP_TRY(recipe ? take_recipe(m, recipe, options->keep != NULL) : take_words(m));
+    SP_TRY(recipe ? model_apply_recipe(m, recipe, options->keep != NULL)
+                  : model_apply_options(m));
     SP_TRY(choose_z_unit(m, recipe, options->any_format));
     if (options->buffer > 0 && v->block <= 0)
         return SP_FAIL(SP_EUSAGE,

@@ -86,7 +86,7 @@ static sp_status begin_next(const shared *s, int t, bool is_skipped)
 }
 
 /* Waits until the scan is cut. */
-static sp_status take_cut(shared *s)
+static sp_status blocks_wait_for_cut(shared *s)
 {
     label_work *w = s->work;
     const double begun = sp_now_s();
@@ -95,7 +95,7 @@ static sp_status take_cut(shared *s)
     sp_run_beat(&label_work_session(w)->run, SP_PHASE_READ, 0, 0);
     sp_progress_at(&w->progress, w->n_done, "cutting %s", w->vox.input[s->scan]);
     assert(w->cut && w->cut->scan == s->scan);
-    rc = label_cut_take(w->cut);
+    rc = label_cut_finish(w->cut);
     s->cut = w->cut;
     w->cut = NULL;
     w->times.read_s += sp_now_s() - begun;
@@ -412,7 +412,7 @@ static sp_status run_shared(label_work *w, int t)
                   .scan = w->pending[t],
                   .first_rank = t % w->comm->size,
                   .begun_s = sp_now_s()};
-    rc = take_cut(s);
+    rc = blocks_wait_for_cut(s);
     sp_fault_at("cut", s->scan);
     if (rc == SP_EDATA && w->n_pending > 1) { /* agreed: all ranks skip it */
         label_work_skip(w, w->pending[t], sp_error_last()->message);

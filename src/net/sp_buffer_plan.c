@@ -197,7 +197,7 @@ static bool can_overwrite(const sp_buffer_plan *a, int s)
 
 /* Takes memory for the sums of value v: in the parts of a fused operation, or of each
  * sample. */
-static void take_sums(sp_buffer_plan *a, int v, bool is_fused)
+static void plan_place_sums(sp_buffer_plan *a, int v, bool is_fused)
 {
     const sp_lower_value *value = &a->low->value[v];
     const int64_t n = sp_graph_rows(&a->counts, value->level);
@@ -239,10 +239,10 @@ void sp_buffer_plan_forward(sp_buffer_plan *a, int s)
     if (!a->is_training)
         return;
     if (step->op == SP_OP_CONV && out->feeds_norm && may_fuse(a))
-        take_sums(a, step->out, true);
+        plan_place_sums(a, step->out, true);
     if (step->op == SP_OP_BATCHNORM && !step->is_frozen &&
         a->value[step->in[0]].sums < 0)
-        take_sums(a, step->in[0], false);
+        plan_place_sums(a, step->in[0], false);
 }
 
 void sp_buffer_plan_forward_end(sp_buffer_plan *a, int s)
@@ -435,16 +435,16 @@ bool sp_buffer_plan_fuses_norm(const sp_buffer_plan *a, const sp_lower_step *ste
            has_input(a, a->low->step[step->norm_before].residual_norm);
 }
 
-static void take_fused_sums(sp_buffer_plan *a, const sp_lower_step *step)
+static void plan_place_fused_sums(sp_buffer_plan *a, const sp_lower_step *step)
 {
     const sp_lower_step *norm;
 
     if (!sp_buffer_plan_fuses_norm(a, step))
         return;
     norm = &a->low->step[step->norm_before];
-    take_sums(a, norm->out, true);
+    plan_place_sums(a, norm->out, true);
     if (norm->residual_norm >= 0)
-        take_sums(a, a->low->step[norm->residual_norm].out, true);
+        plan_place_sums(a, a->low->step[norm->residual_norm].out, true);
 }
 
 /* A convolution forms the gradient of its weights, which reads the input, before the
@@ -464,7 +464,7 @@ void sp_buffer_plan_backward(sp_buffer_plan *a, int s,
     assert(a->is_training && sp_buffer_plan_is_used(a, s));
     if (step->op == SP_OP_BATCHNORM) {
         if (a->value[step->out].sums < 0)
-            take_sums(a, step->out, false);
+            plan_place_sums(a, step->out, false);
         route_norm(a, s, route);
         return;
     }
@@ -474,7 +474,7 @@ void sp_buffer_plan_backward(sp_buffer_plan *a, int s,
     }
     for (int k = 0; k < step->n_in; k++)
         route[k] = route_of(a, s, step->in[k], over_what(step, k));
-    take_fused_sums(a, step);
+    plan_place_fused_sums(a, step);
 }
 
 void sp_buffer_plan_backward_end(sp_buffer_plan *a, int s)

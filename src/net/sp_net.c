@@ -7,7 +7,7 @@
 #include "base/sp_list.h"
 #include "base/sp_machine.h"
 
-static sp_status take_fixed(sp_net *net)
+static sp_status net_alloc_fixed(sp_net *net)
 {
     struct sp_net_impl *impl = net->impl;
     const sp_backend_ops *ops = net->backend->ops;
@@ -54,7 +54,7 @@ static sp_status create(sp_net *net, const sp_net_options *options)
     SP_TRY(SP_NEW(&impl->loan,
                   (size_t)net->graph->n_floats * sizeof(float) / SP_LARGE_PAGE,
                   "the network"));
-    SP_TRY(take_fixed(net));
+    SP_TRY(net_alloc_fixed(net));
     SP_TRY(sp_buffer_plan_create(&impl->mem, &impl->low, &buffer_rules));
     SP_TRY(ops->arena_create(&impl->matrices, 0, "activations"));
     SP_TRY(ops->arena_create(&impl->vectors, 0, "vectors"));

@@ -277,7 +277,7 @@ sp_status sp_net_run_step(sp_net *net, int s)
 }
 
 /* The logits in fp32: the last activation itself, or a copy of it. */
-static sp_status take_logits(sp_net *net)
+static sp_status net_make_logits(sp_net *net)
 {
     struct sp_net_impl *impl = net->impl;
     const sp_tensor y = sp_net_act(net, impl->low.n_values - 1);
@@ -344,7 +344,7 @@ sp_status sp_net_forward(sp_net *net, const sp_batch *batch, bool is_training,
     net->layer = -1;
     if (!is_training)
         impl->normed_at = impl->weights_at;
-    SP_TRY(take_logits(net));
+    SP_TRY(net_make_logits(net));
     if (logits)
         *logits = impl->logits;
     return SP_OK;
@@ -437,7 +437,7 @@ sp_status sp_net_loss(sp_net *net, const sp_batch *batch, sp_net_loss_out *out,
 /* Takes room for the losses of a micro-batch after the losses of the step's earlier
  * micro-batches. Each takes whole multiples of an arena's alignment, so that they
  * follow one another without gaps. */
-static sp_status take_losses(sp_net *net, const sp_batch *batch, double **sums)
+static sp_status net_alloc_losses(sp_net *net, const sp_batch *batch, double **sums)
 {
     enum { GROUP = 16 };
     struct sp_net_impl *impl = net->impl;
@@ -481,7 +481,7 @@ sp_status sp_net_train_loss(sp_net *net, const sp_batch *batch, sp_buckets *buck
 
     assert(net->impl->batch == batch && net->impl->is_training);
     SP_TRY(check_joint(net, batch));
-    SP_TRY(take_losses(net, batch, &args.sums));
+    SP_TRY(net_alloc_losses(net, batch, &args.sums));
     SP_TRY(run_loss(net, &args));
     if (!buckets->exact)
         return ops->add_samples(net->backend, args.sums, batch->n_samples, 2, batch->n,

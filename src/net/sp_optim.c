@@ -23,7 +23,7 @@ struct sp_optim_impl {
 };
 
 /* Parameters begin at multiples of a run; their padding is 0 and stays 0. */
-static sp_status take_no_decay(sp_optim *optim)
+static sp_status optim_upload_no_decay(sp_optim *optim)
 {
     const sp_graph *graph = optim->graph;
     const sp_backend_ops *ops = optim->backend->ops;
@@ -97,7 +97,7 @@ sp_status sp_optim_create(sp_optim *optim, const sp_graph *graph,
         SP_TRY(SP_ALLOC(&optim->impl->arena, n_kept, &optim->state[i]));
         SP_TRY(backend->ops->fill(backend, optim->state[i], 0, n_kept * sizeof(float)));
     }
-    return config->train.decay_norm ? SP_OK : take_no_decay(optim);
+    return config->train.decay_norm ? SP_OK : optim_upload_no_decay(optim);
 }
 
 void sp_optim_destroy(sp_optim *optim)

@@ -171,7 +171,7 @@ typedef struct curve {
     double x[2 * COLUMNS + 4], y[2 * COLUMNS + 4];
 } curve;
 
-static void take_point(curve *c, double x, double y)
+static void chart_add_point(curve *c, double x, double y)
 {
     assert(c->n < (int)(sizeof c->x / sizeof *c->x));
     c->x[c->n] = x;
@@ -206,8 +206,8 @@ static void thin(curve *c, const axes *a, const sp_series *s, const double *y)
         if (lo < 0)
             continue;
         if (lo != hi)
-            take_point(c, s->x[lo < hi ? lo : hi], y[lo < hi ? lo : hi]);
-        take_point(c, s->x[lo > hi ? lo : hi], y[lo > hi ? lo : hi]);
+            chart_add_point(c, s->x[lo < hi ? lo : hi], y[lo < hi ? lo : hi]);
+        chart_add_point(c, s->x[lo > hi ? lo : hi], y[lo > hi ? lo : hi]);
         if (c->n > 2 * COLUMNS)
             break;
     }

@@ -65,8 +65,8 @@ static sp_status history_read_lines(sp_history *history, const char *name,
                             number);
             break;
         }
-        SP_TRY(sp_history_take_line(history, line, (size_t)(end - line), is_later,
-                                    &fault));
+        SP_TRY(sp_history_parse_line(history, line, (size_t)(end - line), is_later,
+                                     &fault));
         if (fault && ++n_faults <= NOTES)
             sp_history_note(history, "%s: line %d was skipped: %s.", name, number,
                             fault);

@@ -128,10 +128,10 @@ void sp_history_note(sp_history *history, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Adds one line; *fault (static text) says why it is invalid, or is NULL. is_later: a
  * line of evaluations.jsonl. SP_EMEM. */
-sp_status sp_history_take_line(sp_history *history, const char *line, size_t n,
-                               bool is_later, const char **fault);
+sp_status sp_history_parse_line(sp_history *history, const char *line, size_t n,
+                                bool is_later, const char **fault);
 /* Reads pictures.json; a folder without one has no pictures. */
-void sp_history_take_pictures(sp_history *history, const char *text);
+void sp_history_parse_pictures(sp_history *history, const char *text);
 /* Reads everything but the lines. */
 sp_status sp_history_read_folder(sp_history *history);
 /* Gives an array back; NULL does nothing. */

@@ -130,6 +130,6 @@ sp_status sp_history_read_folder(sp_history *history)
     SP_TRY(read_checkpoints(history));
     pictures = history_read_text(history, "pictures/pictures.json");
     if (pictures)
-        sp_history_take_pictures(history, pictures);
+        sp_history_parse_pictures(history, pictures);
     return SP_OK;
 }

@@ -58,7 +58,7 @@ static sp_status history_out_of_memory(void)
 
 /* ---- steps ---- */
 
-static sp_status history_take_step(sp_history *history, const json_t *line)
+static sp_status history_parse_step(sp_history *history, const json_t *line)
 {
 #define KEY(name, key) key,
     static const char *const keys[] = {SP_STEP_VALUES(KEY)};
@@ -76,7 +76,7 @@ static sp_status history_take_step(sp_history *history, const json_t *line)
 /* ---- evaluations ---- */
 
 /* Copies the IoU of each class in the order of the line. */
-static sp_status take_iou(const json_t *object, int n, double **iou)
+static sp_status history_parse_iou(const json_t *object, int n, double **iou)
 {
     const char *key;
     const json_t *value;
@@ -92,7 +92,7 @@ static sp_status take_iou(const json_t *object, int n, double **iou)
     return SP_OK;
 }
 
-static sp_status history_take_names(const json_t *object, int n, char ***name)
+static sp_status history_parse_names(const json_t *object, int n, char ***name)
 {
     const char *key;
     const json_t *value;
@@ -140,7 +140,8 @@ static bool is_square(const json_t *matrix, int n)
     return true;
 }
 
-static sp_status take_confusion(const json_t *matrix, int n, int64_t **confusion)
+static sp_status history_parse_confusion(const json_t *matrix, int n,
+                                         int64_t **confusion)
 {
     if (!is_square(matrix, n))
         return SP_OK;
@@ -172,7 +173,7 @@ static sp_history_eval history_scores(const json_t *line)
 }
 
 /* Copies the scores of data.val_sets. */
-static sp_status take_val_sets(sp_history_eval *e, const json_t *sets)
+static sp_status history_parse_val_sets(sp_history_eval *e, const json_t *sets)
 {
     const char *name;
     const json_t *set;
@@ -199,17 +200,19 @@ static sp_status fill_eval(sp_history_eval *e, const json_t *line, bool is_later
     e->n_classes = json_is_array(matrix)
                        ? (int)json_array_size(matrix)
                        : (int)json_object_size(json_object_get(line, "iou"));
-    SP_TRY(
-        history_take_names(json_object_get(line, "iou"), e->n_classes, &e->class_name));
-    SP_TRY(take_iou(json_object_get(line, "iou"), e->n_classes, &e->iou));
-    SP_TRY(take_iou(json_object_get(line, "point_iou"), e->n_classes, &e->point_iou));
-    SP_TRY(take_iou(json_object_get(merged, "iou"), e->n_classes, &e->merged_iou));
-    SP_TRY(take_iou(json_object_get(merged, "point_iou"), e->n_classes,
-                    &e->merged_point_iou));
-    SP_TRY(take_confusion(matrix, e->n_classes, &e->confusion));
-    SP_TRY(take_confusion(json_object_get(line, "point_confusion"), e->n_classes,
-                          &e->point_confusion));
-    SP_TRY(take_val_sets(e, json_object_get(line, "sets")));
+    SP_TRY(history_parse_names(json_object_get(line, "iou"), e->n_classes,
+                               &e->class_name));
+    SP_TRY(history_parse_iou(json_object_get(line, "iou"), e->n_classes, &e->iou));
+    SP_TRY(history_parse_iou(json_object_get(line, "point_iou"), e->n_classes,
+                             &e->point_iou));
+    SP_TRY(history_parse_iou(json_object_get(merged, "iou"), e->n_classes,
+                             &e->merged_iou));
+    SP_TRY(history_parse_iou(json_object_get(merged, "point_iou"), e->n_classes,
+                             &e->merged_point_iou));
+    SP_TRY(history_parse_confusion(matrix, e->n_classes, &e->confusion));
+    SP_TRY(history_parse_confusion(json_object_get(line, "point_confusion"),
+                                   e->n_classes, &e->point_confusion));
+    SP_TRY(history_parse_val_sets(e, json_object_get(line, "sets")));
     if (!is_later)
         return SP_OK;
     e->time = strdup(sp_history_text(line, "time"));
@@ -217,8 +220,8 @@ static sp_status fill_eval(sp_history_eval *e, const json_t *line, bool is_later
     return e->time && e->checkpoint ? SP_OK : history_out_of_memory();
 }
 
-static sp_status take_eval(sp_history *history, const json_t *line, bool is_later,
-                           const char **fault)
+static sp_status history_parse_eval(sp_history *history, const json_t *line,
+                                    bool is_later, const char **fault)
 {
     sp_history_eval **array = is_later ? &history->later : &history->eval;
     int *n = is_later ? &history->n_later : &history->n_evals;
@@ -241,8 +244,8 @@ static sp_status history_keep(json_t **list, json_t *object)
     return json_array_append(*list, object) == 0 ? SP_OK : history_out_of_memory();
 }
 
-static sp_status take_object(sp_history *history, json_t *line, bool is_later,
-                             const char **fault)
+static sp_status history_parse_object(sp_history *history, json_t *line, bool is_later,
+                                      const char **fault)
 {
     const char *event = json_string_value(json_object_get(line, "event"));
 
@@ -254,17 +257,17 @@ static sp_status take_object(sp_history *history, json_t *line, bool is_later,
     if (strcmp(event, "eval") == 0)
         return !is_later && json_object_get(line, "checkpoint")
                    ? SP_OK
-                   : take_eval(history, line, is_later, fault);
+                   : history_parse_eval(history, line, is_later, fault);
     if (strcmp(event, "step") == 0)
-        return history_take_step(history, line);
+        return history_parse_step(history, line);
     if (strcmp(event, "start") == 0 || strcmp(event, "resume") == 0)
         return history_keep(&history->starts, line);
     /* Events of other versions are passed over. */
     return strcmp(event, "end") == 0 ? history_keep(&history->ends, line) : SP_OK;
 }
 
-sp_status sp_history_take_line(sp_history *history, const char *line, size_t n,
-                               bool is_later, const char **fault)
+sp_status sp_history_parse_line(sp_history *history, const char *line, size_t n,
+                                bool is_later, const char **fault)
 {
     json_error_t error;
     json_t *object = json_loadb(line, n, 0, &error);
@@ -277,14 +280,14 @@ sp_status sp_history_take_line(sp_history *history, const char *line, size_t n,
     else if (!json_is_object(object))
         *fault = "it is no JSON object";
     else
-        rc = take_object(history, object, is_later, fault);
+        rc = history_parse_object(history, object, is_later, fault);
     json_decref(object);
     return rc;
 }
 
 /* ---- pictures ---- */
 
-void sp_history_take_pictures(sp_history *history, const char *text_of)
+void sp_history_parse_pictures(sp_history *history, const char *text_of)
 {
     json_error_t error;
     json_t *root = json_loads(text_of, 0, &error);

@@ -26,7 +26,7 @@ typedef struct counts {
     int n;
 } counts;
 
-static bool take_counts(const sp_history *history, counts *c)
+static bool classes_count(const sp_history *history, counts *c)
 {
     const sp_history_eval *e = sp_history_last(history);
 
@@ -205,7 +205,7 @@ static bool add_section(const sp_report *report, const char *head,
     for (int run = 0; run < report->n; run++) {
         counts c;
 
-        if (!take_counts(&report->history[run], &c))
+        if (!classes_count(&report->history[run], &c))
             continue;
         if (!has_head)
             sp_html_raw(report->html, head);
@@ -383,7 +383,7 @@ void sp_report_add_csv(const sp_report *report, sp_html *csv)
     for (int run = 0; run < report->n; run++) {
         counts c;
 
-        if (!take_counts(&report->history[run], &c))
+        if (!classes_count(&report->history[run], &c))
             continue;
         for (int k = 0; k < c.n; k++) {
             report_add_quoted(csv, report->history[run].name);

@@ -24,8 +24,8 @@ static double number_at(const void *element, size_t offset)
 }
 
 /* Writes the n points of a run: x [n], then y [n]. */
-static void take_points(const sp_history *s, const sp_report_numbers *from, int n,
-                        double *x)
+static void curves_copy_points(const sp_history *s, const sp_report_numbers *from,
+                               int n, double *x)
 {
     for (int i = 0; i < n; i++) {
         x[i] = from->is_eval ? s->eval[i].step : s->step[i].at[SP_STEP_AT_STEP];
@@ -52,7 +52,7 @@ void sp_report_add_chart(const sp_report *report, const sp_chart *chart,
         is_short = !x;
         if (is_short)
             break;
-        take_points(s, from, n, x);
+        curves_copy_points(s, from, n, x);
         series[run] =
             (sp_series){report->n > 1 ? s->name : chart->title, run, n, x, x + n};
     }

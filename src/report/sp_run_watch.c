@@ -69,7 +69,8 @@ static int64_t whole(const json_t *root, const char *key)
     return json_integer_value(json_object_get(root, key));
 }
 
-static void run_take_step(lines *l, const json_t *root, int64_t samples, int64_t step)
+static void watch_parse_step(lines *l, const json_t *root, int64_t samples,
+                             int64_t step)
 {
     l->step = whole(root, "step");
     l->epoch = whole(root, "epoch");
@@ -83,13 +84,14 @@ static void run_take_step(lines *l, const json_t *root, int64_t samples, int64_t
 }
 
 /* Keeps a line that is the last of its kind. before: the step line before it. */
-static void run_take_line(lines *l, const char *line, size_t length, const char *before)
+static void watch_parse_line(lines *l, const char *line, size_t length,
+                             const char *before)
 {
     json_t *root = json_loadb(line, length, JSON_DISABLE_EOF_CHECK, NULL);
     json_t *old = before ? json_loads(before, JSON_DISABLE_EOF_CHECK, NULL) : NULL;
 
     if (sp_run_is_event(line, "step"))
-        run_take_step(l, root, whole(old, "samples"), whole(old, "step"));
+        watch_parse_step(l, root, whole(old, "samples"), whole(old, "step"));
     else if (sp_run_is_event(line, "eval"))
         l->score = real(root, "point_miou") >= 0 ? real(root, "point_miou")
                                                  : real(root, "miou");
@@ -102,7 +104,7 @@ static void run_take_line(lines *l, const char *line, size_t length, const char 
 }
 
 /* Looks through the text for the last line of each kind. */
-static void take_lines(lines *l, char *text, bool is_begin)
+static void watch_find_lines(lines *l, char *text, bool is_begin)
 {
     const char *last[4] = {0}, *before = NULL;
     /* The line of an evaluation by `sptrain eval` has its time before the step. */
@@ -123,7 +125,7 @@ static void take_lines(lines *l, char *text, bool is_begin)
         last[1] = NULL;
     for (int k = 0; k < 4; k++)
         if (last[k])
-            run_take_line(l, last[k], length[k], k == 3 ? before : NULL);
+            watch_parse_line(l, last[k], length[k], k == 3 ? before : NULL);
 }
 
 static size_t run_read_part(int fd, char *text, size_t most, int64_t at)
@@ -147,10 +149,10 @@ static void run_read_lines(view *v)
         v->size = st.st_size;
         if (st.st_size > TAIL && v->lines.steps == 0) {
             run_read_part(fd, v->text, HEAD, 0);
-            take_lines(&v->lines, v->text, true);
+            watch_find_lines(&v->lines, v->text, true);
         }
         run_read_part(fd, v->text, TAIL, st.st_size > TAIL ? st.st_size - TAIL : 0);
-        take_lines(&v->lines, v->text, st.st_size <= TAIL);
+        watch_find_lines(&v->lines, v->text, st.st_size <= TAIL);
     }
     close(fd);
     if (v->lines.step != step)

@@ -111,7 +111,7 @@ static bool is_owner_alive(const char *dir, const char *host, const owner *o,
     return !is_sure && o->pid != (long)getpid() && kill((pid_t)o->pid, 0) == 0;
 }
 
-sp_status sp_lock_take(const char *dir, const char *host, int *lock)
+sp_status sp_lock_acquire(const char *dir, const char *host, int *lock)
 {
     char path[PATH_MAX], text[LOCK_TEXT];
     bool is_known;

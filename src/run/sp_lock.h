@@ -19,7 +19,7 @@
  * folder in use, and anything but a regular file in place of the lock. *lock is the
  * descriptor that holds the lock, -1 if it was not obtained; after a later failure
  * it still holds the lock and the caller releases it. */
-sp_status sp_lock_take(const char *dir, const char *host, int *lock);
+sp_status sp_lock_acquire(const char *dir, const char *host, int *lock);
 /* False if the file "lock" in dir is no longer the one of the descriptor: somebody
  * deleted it, and another process may have made and locked a new one. True for -1. */
 bool sp_lock_is_held(const char *dir, int lock);

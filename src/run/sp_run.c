@@ -183,7 +183,7 @@ static bool is_root(const char *dir)
 }
 
 /* Rank 0: creates and locks the folder, removes leftovers and makes its files. */
-static sp_status take_folder(sp_run *run)
+static sp_status run_open_folder(sp_run *run)
 {
     char path[PATH_MAX];
 
@@ -196,7 +196,7 @@ static sp_status take_folder(sp_run *run)
                        run->dir);
     SP_TRY(sp_file_make_folder(run->dir));
     SP_TRY(check_entries(run->dir));
-    SP_TRY(sp_lock_take(run->dir, run->comm->host, &run->impl->lock));
+    SP_TRY(sp_lock_acquire(run->dir, run->comm->host, &run->impl->lock));
     run_warn_of_others(run->dir, run->impl->lock);
     sp_run_report_lost(run->dir);
     SP_TRY(remove_leftovers(run->dir));
@@ -222,7 +222,7 @@ sp_status sp_run_open(sp_run *run, const char *dir, sp_comm *comm)
     else
         run->impl->lock = run->impl->metrics = run->impl->beats.fd = -1;
     if (rc == SP_OK && sp_run_is_owner(run))
-        rc = take_folder(run);
+        rc = run_open_folder(run);
     SP_TRY(sp_comm_agree(comm, rc));
     open_heartbeat(run);
     return SP_OK;

@@ -264,7 +264,7 @@ static sp_status copy_floats(sp_saver *s, float *to, const float *from, int64_t 
     return backend->ops->download(backend, to, from, (size_t)n * sizeof *to);
 }
 
-static sp_status take_snapshot(sp_saver *s)
+static sp_status saver_copy_state(sp_saver *s)
 {
     const sp_graph *graph = s->net->graph;
 
@@ -294,7 +294,7 @@ sp_status sp_saver_post(sp_saver *s, const sp_checkpoint_state *state, bool is_b
     s->saved.best = NAN;
     snprintf(s->saved.path, sizeof s->saved.path, "%s/step-%09lld.h5", s->dir,
              (long long)state->step);
-    SP_TRY(take_snapshot(s));
+    SP_TRY(saver_copy_state(s));
     s->begin_s = sp_now_s();
     pthread_mutex_lock(&s->lock);
     s->phase = SAVER_BUSY;

@@ -83,7 +83,7 @@ static void axis_strip(char *word)
 
 /* Appends the next word of a name, in small letters, to `to`, which has room for the
  * name, and returns the text after it. */
-static const char *axis_take_word(const char *at, char *to)
+static const char *axis_read_word(const char *at, char *to)
 {
     size_t n = strlen(to);
 
@@ -96,7 +96,7 @@ static const char *axis_take_word(const char *at, char *to)
 }
 
 /* Removes a unit from the end of the words so far, if the name's last word is one. */
-static void axis_take_unit(char *joined, const char *last, axis_name *to)
+static void axis_remove_unit(char *joined, const char *last, axis_name *to)
 {
     for (int i = 0; i < N_UNITS; i++)
         if (joined[0] && strcmp(last, units[i].word) == 0) {
@@ -112,10 +112,10 @@ static axis_name axis_read(const char *name)
     char joined[SP_SCAN_NAME] = "", last[SP_SCAN_NAME] = "";
     axis_name to = {.fit = UNFIT};
 
-    for (const char *at = axis_take_word(name, last); *last;
-         at = axis_take_word(at, last)) {
+    for (const char *at = axis_read_word(name, last); *last;
+         at = axis_read_word(at, last)) {
         axis_strip(last);
-        axis_take_unit(joined, last, &to);
+        axis_remove_unit(joined, last, &to);
         *last = '\0';
     }
     for (int i = 0; i < N_WORDS; i++)

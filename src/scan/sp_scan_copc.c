@@ -91,7 +91,7 @@ static sp_status copc_add_page(copc_search *s, int64_t at, int64_t bytes)
     return SP_OK;
 }
 
-static sp_status copc_take_entry(copc_search *s, const unsigned char *entry)
+static sp_status copc_read_entry(copc_search *s, const unsigned char *entry)
 {
     const int32_t level = (int32_t)sp_get32(entry), n = (int32_t)sp_get32(entry + 28);
     const int32_t key[2] = {(int32_t)sp_get32(entry + 4), (int32_t)sp_get32(entry + 8)};
@@ -124,7 +124,7 @@ static sp_status copc_read_page(copc_search *s)
     SP_TRY(SP_NEW(&bytes, page.bytes, s->scan->path));
     SP_TRY(sp_scan_pread(s->scan, bytes, (size_t)page.bytes, page.at));
     for (int64_t at = 0; at < page.bytes; at += ENTRY_BYTES)
-        SP_TRY(copc_take_entry(s, bytes + at));
+        SP_TRY(copc_read_entry(s, bytes + at));
     return SP_OK;
 }
 

@@ -102,7 +102,7 @@ static sp_status name_fields(sp_scan *scan, const sp_las_header *h)
 
 /* Sets the number that means "no value": 8 bytes, of the type of the field as it is
  * stored, which means before scale and offset. */
-static void take_no_data(sp_scan_field *f, const unsigned char *at)
+static void las_set_no_data(sp_scan_field *f, const unsigned char *at)
 {
     const uint64_t bits = sp_get64(at);
     const int unused = 64 - 8 * f->size;
@@ -141,7 +141,7 @@ static sp_status add_extra(sp_scan *scan, const unsigned char *d, int *at)
                            .add = d[3] & 16 ? sp_get_double(d + 136 + 8 * i) : 0};
 
         if (d[3] & 1)
-            take_no_data(&f, d + 40 + 8 * i);
+            las_set_no_data(&f, d + 40 + 8 * i);
         snprintf(name, sizeof name, n > 1 ? "%.32s%d" : "%.32s", (const char *)d + 4,
                  i);
         SP_TRY(sp_scan_add(scan, name, f));
@@ -342,7 +342,7 @@ static sp_status las_read_header(sp_scan *scan, sp_las_header *h)
     return las_read_count(scan, b, h);
 }
 
-static void take_extent(sp_scan *scan, const sp_las_header *h)
+static void las_set_extent(sp_scan *scan, const sp_las_header *h)
 {
     scan->has_extent = true;
     for (int a = 0; a < 3; a++) {
@@ -364,7 +364,7 @@ sp_status sp_las_open(sp_scan *scan)
     scan->n_points = h->n_points;
     snprintf(scan->title, sizeof scan->title, "%s 1.%d format %d", scan->format->name,
              h->minor, h->format);
-    take_extent(scan, h);
+    las_set_extent(scan, h);
     SP_TRY(name_fields(scan, h));
     SP_TRY(scan_las_count_vlrs(scan, h));
     SP_TRY(sp_las_find_unit(scan));

@@ -37,7 +37,7 @@ static sp_status rest_cut(sp_las_copy *c, const sp_las_record *record)
 }
 
 /* Keeps the descriptions of extra bytes that a record has. */
-static sp_status rest_take_extra(sp_las_copy *c, const sp_las_record *record)
+static sp_status rest_keep_extra(sp_las_copy *c, const sp_las_record *record)
 {
     const int64_t bytes = record->bytes / SP_LAS_EXTRA_BYTES * SP_LAS_EXTRA_BYTES;
     const size_t old = c->extra.moved_bytes;
@@ -64,7 +64,7 @@ sp_status sp_las_rest_plan(sp_las_copy *c)
         if (!c->is_copc && strcmp(record.user, SP_LAS_COPC) == 0)
             SP_TRY(rest_cut(c, &record));
         if (is_described && sp_las_is_record(&record, "LASF_Spec", 4)) {
-            SP_TRY(rest_take_extra(c, &record));
+            SP_TRY(rest_keep_extra(c, &record));
             SP_TRY(rest_cut(c, &record));
         }
     }

@@ -333,8 +333,8 @@ static sp_status record_content(sp_scan *scan, const sp_las_record *record,
 }
 
 /* Takes what one record says. `u` has the units by text, `g` the keys. */
-static sp_status record_take(sp_scan *scan, const sp_las_record *record, las_units *u,
-                             geo_keys *g)
+static sp_status unit_read_record(sp_scan *scan, const sp_las_record *record,
+                                  las_units *u, geo_keys *g)
 {
     const int64_t bytes = record->bytes < MOST_BYTES ? record->bytes : MOST_BYTES;
     SP_FREED unsigned char *text = NULL;
@@ -376,7 +376,7 @@ sp_status sp_las_find_unit(sp_scan *scan)
     do {
         rc = sp_las_next_record(scan, &record);
         if (rc == SP_OK && !record.is_end)
-            rc = record_take(scan, &record, &by_text, &g);
+            rc = unit_read_record(scan, &record, &by_text, &g);
     } while (rc == SP_OK && !record.is_end);
     if (rc == SP_OK && g.keys)
         units_of_keys(&by_keys, &g, is_on_globe(&own->header));

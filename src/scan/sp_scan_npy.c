@@ -83,7 +83,7 @@ static const char *npy_value_of(const npy *a, const char *key)
 
 /* Reads a type like '<f4', with its quotes. Returns the text after it; NULL: it is not
  * a type of numbers. */
-static const char *take_type(const char *at, sp_scan_field *f)
+static const char *npy_read_type(const char *at, sp_scan_field *f)
 {
     char order, kind;
     int size, used = 0;
@@ -102,7 +102,7 @@ static const char *take_type(const char *at, sp_scan_field *f)
 }
 
 /* Adds the fields of a structured type: [('x', '<f8'), ('label', '|u1')]. */
-static sp_status take_structure(sp_scan *scan, const npy *a, const char *at)
+static sp_status npy_add_structure(sp_scan *scan, const npy *a, const char *at)
 {
     for (at++; *at && *at != ']'; at += strspn(at, "), ")) {
         char name[SP_SCAN_NAME];
@@ -111,7 +111,7 @@ static sp_status take_structure(sp_scan *scan, const npy *a, const char *at)
 
         if ((sscanf(at, "('%63[^']', %n", name, &used) != 1 &&
              sscanf(at, "(\"%63[^\"]\", %n", name, &used) != 1) ||
-            used == 0 || !(at = take_type(at + used, &type)) || *at != ')')
+            used == 0 || !(at = npy_read_type(at + used, &type)) || *at != ')')
             return bad_header(scan, a, "expected a plain number in each field");
         if (scan->n_fields == SP_SCAN_FIELDS)
             return bad_header(scan, a, "expected at most 4096 fields");
@@ -121,12 +121,12 @@ static sp_status take_structure(sp_scan *scan, const npy *a, const char *at)
     return SP_OK;
 }
 
-static sp_status npy_take_columns(sp_scan *scan, const npy *a, const char *descr,
-                                  int64_t cols)
+static sp_status npy_add_columns(sp_scan *scan, const npy *a, const char *descr,
+                                 int64_t cols)
 {
     sp_scan_field type = {0};
 
-    if (!take_type(descr, &type))
+    if (!npy_read_type(descr, &type))
         return bad_header(scan, a, "expected numbers of 1, 2, 4 or 8 bytes");
     if (cols < 3 || cols > SP_SCAN_FIELDS)
         return bad_header(scan, a, "expected a shape (points, 3 or more columns)");
@@ -156,9 +156,9 @@ static sp_status open_npy(sp_scan *scan)
         return bad_header(scan, a, "expected a shape (points, columns)");
     a->is_fortran = *order == 'T' && *descr != '[';
     if (*descr == '[')
-        SP_TRY(take_structure(scan, a, descr));
+        SP_TRY(npy_add_structure(scan, a, descr));
     else
-        SP_TRY(npy_take_columns(scan, a, descr, cols));
+        SP_TRY(npy_add_columns(scan, a, descr, cols));
     return sp_scan_check_size(scan, scan->n_points, scan->record_bytes, scan->data_at);
 }
 

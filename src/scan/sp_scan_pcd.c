@@ -80,7 +80,7 @@ static sp_status bad_line(const sp_scan *scan, const char *line)
 }
 
 /* Stores one word of a header line: a name, a type, a size or a count. */
-static bool take_word(pcd *p, int i, const char *word, char key)
+static bool pcd_set_word(pcd *p, int i, const char *word, char key)
 {
     char *end;
     long n;
@@ -99,7 +99,7 @@ static bool take_word(pcd *p, int i, const char *word, char key)
 }
 
 /* Stores the words after the keyword, one per field. */
-static sp_status pcd_take_words(sp_scan *scan, pcd *p, const char *line, char key)
+static sp_status pcd_parse_words(sp_scan *scan, pcd *p, const char *line, char key)
 {
     int i = 0;
     SP_FREED char *copy = strdup(line);
@@ -110,7 +110,7 @@ static sp_status pcd_take_words(sp_scan *scan, pcd *p, const char *line, char ke
         return SP_FAIL(SP_EMEM, "%s: no memory for a line", scan->path);
     strtok_r(copy, BLANKS, &rest);
     for (; fits && (word = strtok_r(NULL, BLANKS, &rest)); i++)
-        fits = i < (p->n ? p->n : MAX_FIELDS) && take_word(p, i, word, key);
+        fits = i < (p->n ? p->n : MAX_FIELDS) && pcd_set_word(p, i, word, key);
     if (!fits || (p->n != 0 && i != p->n))
         return bad_line(scan, line);
     p->n = i;
@@ -126,7 +126,7 @@ static bool is_keyword(const char *line, const char *word)
 
 /* Parses a header line, from its first word on. Lines with other words than PCD's are
  * passed over, as PCL does. */
-static sp_status pcd_take_line(sp_scan *scan, pcd *p, const char *line)
+static sp_status pcd_parse_line(sp_scan *scan, pcd *p, const char *line)
 {
     static const struct {
         const char *word;
@@ -147,7 +147,7 @@ static sp_status pcd_take_line(sp_scan *scan, pcd *p, const char *line)
         if (is_keyword(line, lists[i].word)) {
             p->has_sizes = p->has_sizes || lists[i].key == 'S';
             p->has_types = p->has_types || lists[i].key == 'T';
-            return pcd_take_words(scan, p, line, lists[i].key);
+            return pcd_parse_words(scan, p, line, lists[i].key);
         }
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (is_keyword(line, numbers[i].word)) {
@@ -234,8 +234,8 @@ static sp_status pcd_read_header(sp_scan *scan, pcd *p)
         SP_TRY(sp_scan_lines_next(scan, &got));
         if (!got || ftello(scan->lines.stream) > 1 << 20)
             return SP_FAIL(SP_EDATA, "%s: PCD header without DATA", scan->path);
-        SP_TRY(pcd_take_line(scan, p,
-                             scan->lines.line + strspn(scan->lines.line, BLANKS)));
+        SP_TRY(pcd_parse_line(scan, p,
+                              scan->lines.line + strspn(scan->lines.line, BLANKS)));
     }
     scan->data_at = ftello(scan->lines.stream);
     sp_scan_lines_begin(scan);

@@ -152,7 +152,7 @@ static sp_status choose_vertex(const sp_scan *scan, ply *p)
                                     scan->path);
 }
 
-static sp_status ply_take_line(sp_scan *scan, ply *p, const char *line, bool *is_end)
+static sp_status ply_parse_line(sp_scan *scan, ply *p, const char *line, bool *is_end)
 {
     char format[32];
 
@@ -211,7 +211,7 @@ static sp_status ply_read_header(sp_scan *scan, ply *p)
             return SP_FAIL(SP_EDATA, "%s: PLY header without end_header", scan->path);
         line = scan->lines.line;
         trim_line(line);
-        SP_TRY(ply_take_line(scan, p, line, &is_end));
+        SP_TRY(ply_parse_line(scan, p, line, &is_end));
     }
     p->header_bytes = ftello(scan->lines.stream);
     if (!p->has_format)

@@ -189,7 +189,7 @@ static sp_status bad_value(const sp_scan *scan, const text *t, const char *value
 
 /* Reads the line's words as column names. If the line has the values' separator, only
  * that divides words, so that a name may hold blanks. */
-static void text_take_names(text *t, const char *line)
+static void text_read_names(text *t, const char *line)
 {
     bool is_strict = t->separator != ' ' && strchr(line, t->separator);
     const char divider[] = {t->separator, '\0'};
@@ -331,13 +331,13 @@ static sp_status refuse_names(const sp_scan *scan, const text *t)
 /* Reads the names in a line before the first point. A comment may mention x, y and z
  * without naming columns, but a first line that names another number of columns is an
  * error, and one with a name for each column must name x, y and z. */
-static sp_status take_header(sp_scan *scan, text *t, const char *line)
+static sp_status text_read_header(sp_scan *scan, text *t, const char *line)
 {
     const bool is_divided = t->separator == ' ' || strchr(line, t->separator) != NULL;
     const bool is_first = !is_comment(line);
     int n_axes, n_likely;
 
-    text_take_names(t, line);
+    text_read_names(t, line);
     n_axes = count_axes(t, &n_likely);
     if (t->n_names == t->n_columns && n_axes == 3)
         return SP_OK;
@@ -363,7 +363,7 @@ static sp_status find_names(sp_scan *scan, text *t)
         SP_TRY(next_line(scan, &line));
         if (!line)
             break;
-        SP_TRY(take_header(scan, t, line));
+        SP_TRY(text_read_header(scan, t, line));
     }
     return SP_OK;
 }

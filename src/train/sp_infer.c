@@ -71,7 +71,7 @@ static sp_status refuse_default_data(const sp_infer *infer, const sp_config *mod
  * it was trained with (which views it knows), come from the checkpoint's deck unless
  * the command line sets them. All other keys come from the user's deck. A family on the
  * command line replaces the checkpoint's layers as it replaces a deck's. */
-static sp_status take_network(sp_infer *infer)
+static sp_status infer_apply_network(sp_infer *infer)
 {
     const sp_config *user = infer->session.config;
     const bool has_family = sp_config_is_overridden(user, "net.family");
@@ -94,7 +94,7 @@ static sp_status take_network(sp_infer *infer)
 
 /* Rank 0: moves the head of a packed model. The backend, if it is open, already
  * computes in the model's precision. */
-static sp_status infer_take_packed(sp_infer *infer)
+static sp_status infer_move_packed(sp_infer *infer)
 {
     const sp_backend *backend = &infer->device.backend;
     const sp_precision want = infer->packed.config.train.precision;
@@ -108,7 +108,7 @@ static sp_status infer_take_packed(sp_infer *infer)
         return SP_FAIL(SP_EUSAGE,
                        "%s computes in bf16: add train.precision=bf16 to the command",
                        infer->path);
-    SP_TRY(take_network(infer));
+    SP_TRY(infer_apply_network(infer));
     if (want == SP_BF16)
         infer->config.train.precision = want;
     return SP_OK;
@@ -119,11 +119,11 @@ static sp_status infer_read_head(sp_infer *infer)
 {
     SP_TRY(open_checkpoint(infer));
     if (!infer->file)
-        return infer_take_packed(infer);
+        return infer_move_packed(infer);
     SP_TRY(sp_checkpoint_read_open_state(infer->file, &infer->state,
                                          &infer->network.norm));
     infer->is_checkpoint = infer->state.deck != NULL;
-    return infer->is_checkpoint ? take_network(infer) : SP_OK;
+    return infer->is_checkpoint ? infer_apply_network(infer) : SP_OK;
 }
 
 /* Gives all ranks the head of the checkpoint. Collective, agreed. */
@@ -201,7 +201,7 @@ static sp_status infer_match_data(sp_infer *infer)
         SP_TRY(sp_network_match_columns(network, val, &network->norm, infer->path,
                                         SP_EDATA));
     SP_TRY(sp_dataset_match_recipe(val, network->norm.recipe, infer->path));
-    return sp_network_take_classes(network, val, infer->path);
+    return sp_network_match_classes(network, val, infer->path);
 }
 
 /* Drops the feature statistics of a checkpoint if the command line says so. */

@@ -285,8 +285,8 @@ static sp_status choose_codes(const vox_map *map, prediction *p)
                : vox_first_codes(p->path, p->n_classes, p->class_code, p->code);
 }
 
-static sp_status apply_take_sample(const prediction *p, int64_t s, int64_t n_points,
-                                   int32_t *code, int64_t *n_taken)
+static sp_status apply_store_sample(const prediction *p, int64_t s, int64_t n_points,
+                                    int32_t *code, int64_t *n_taken)
 {
     for (int64_t i = p->offset[s]; i < p->offset[s + 1]; i++) {
         int32_t label = p->label[i];
@@ -331,7 +331,7 @@ static sp_status apply_collect(const vox_options *o, prediction *p, int n,
         for (int64_t s = 0; s < p[i].n_samples; s++) {
             file_of(p[i].name[s], file);
             if (compare_files(file, scan) == best)
-                SP_TRY(apply_take_sample(&p[i], s, n_points, code, n_taken));
+                SP_TRY(apply_store_sample(&p[i], s, n_points, code, n_taken));
         }
     }
     return SP_OK;

@@ -201,7 +201,7 @@ static int bank_by_row(const void *a, const void *b)
 }
 
 /* Allocates the arrays of an object of n rows. */
-static sp_status bank_take_object(const bank *b, int64_t n, sp_sample *o)
+static sp_status bank_alloc_object(const bank *b, int64_t n, sp_sample *o)
 {
     o->n = n;
     o->coords = malloc((size_t)n * 3 * sizeof *o->coords);
@@ -251,7 +251,7 @@ static sp_status bank_add(bank *b, const sp_sample *s, int32_t *rows, int64_t n)
                        BANK_MOST_VOXELS);
     SP_TRY(bank_reserve(b));
     o = &b->object[b->n_objects];
-    SP_TRY(bank_take_object(b, n, o));
+    SP_TRY(bank_alloc_object(b, n, o));
     qsort(rows, (size_t)n, sizeof *rows, bank_by_row);
     bank_find_place(s, rows, n, at);
     for (int64_t i = 0; i < n; i++) {

@@ -291,7 +291,7 @@ static double reach_distance(const cell_table *t, int64_t i, const double *key)
 }
 
 /* Takes the nearest free point of A for a key out of the table, or returns -1. */
-static int64_t cell_table_take(cell_table *t, const double *key)
+static int64_t cell_table_remove_nearest(cell_table *t, const double *key)
 {
     int64_t low[3], high[3], at[3], *link = NULL;
     double best = INFINITY;
@@ -336,7 +336,7 @@ static sp_status match_points(const vox_class_file *a, const vox_class_file *b,
     }
     SP_TRY(cell_table_fill(&t, in_a));
     for (int64_t j = 0; j < in_b->n; j++) {
-        const int64_t i = cell_table_take(&t, in_b->key + 3 * j);
+        const int64_t i = cell_table_remove_nearest(&t, in_b->key + 3 * j);
 
         if (i >= 0)
             SP_TRY(pair_table_add(counts, in_a->code[i], in_b->code[j]));

@@ -36,7 +36,7 @@ static void part_list_arrays(sp_sample *s, int c, void **array[ARRAYS],
 
 /* Computes mean and squared differences in two passes over each column. This is
  * accurate for columns far from zero, such as times, and depends only on the sample. */
-static void take_statistics(const sp_sample *s, int c, vox_part *part)
+static void part_add_statistics(const sp_sample *s, int c, vox_part *part)
 {
     for (int f = 0; f < c; f++) {
         double sum = 0, m2 = 0, most = 0, mean;
@@ -73,7 +73,7 @@ sp_status vox_part_write(int fd, const char *path, const sp_grid *grid, int n_fe
         part->n_labelled += s.labels[i] != SP_IGNORE;
     memcpy(part->cost, grid->cost, sizeof part->cost);
     memcpy(part->origin, s.origin, sizeof part->origin);
-    take_statistics(&s, n_features, part);
+    part_add_statistics(&s, n_features, part);
     part_list_arrays(&s, n_features, array, size);
     *bytes = 0;
     for (int i = 0; i < ARRAYS; i++) {

@@ -169,7 +169,7 @@ static void warn_of_labels(const vox_set *set, const vox_map *map,
 /* Warns if features were rounded so coarsely that training would suffer: by more than a
  * thousandth of their deviation. Their mean is subtracted even if nothing else is left:
  * a network cannot work with such numbers. */
-static void take_large(vox_set *set, const vox_options *o, int f)
+static void set_warn_coarse(vox_set *set, const vox_options *o, int f)
 {
     const float mean = fabsf((float)set->mean[f]);
     const double step = (double)nextafterf(mean, INFINITY) - (double)mean;
@@ -203,7 +203,7 @@ static void pool_statistics(vox_set *set, const vox_options *o, const vox_part *
         set->mean[f] = mean;
         set->std[f] = sqrt(m2 / n);
         if (fabs(mean) > MOST_EXACT)
-            take_large(set, o, f);
+            set_warn_coarse(set, o, f);
         else if (set->std[f] <= 1e-7 * fabs(mean)) {
             set->mean[f] = 0;
             set->std[f] = 1;

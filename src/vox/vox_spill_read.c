@@ -158,8 +158,8 @@ typedef struct chain {
     const vox_share *share; /* [n_blocks] of the part */
 } chain;
 
-static void take_records(vox_cloud *cloud, const vox_options *o, const chain *from,
-                         const unsigned char *bytes, int64_t n)
+static void spill_add_records(vox_cloud *cloud, const vox_options *o, const chain *from,
+                              const unsigned char *bytes, int64_t n)
 {
     for (int64_t i = 0; i < n; i++, bytes += vox_record_bytes(o)) {
         int64_t to = cloud->n++;
@@ -196,7 +196,7 @@ static sp_status read_slots(vox_cloud *cloud, const vox_options *o, const chain 
         SP_TRY(sp_file_read_at(fd, from->path, buffer,
                                (size_t)head.n * vox_record_bytes(o),
                                at + (int64_t)sizeof head));
-        take_records(cloud, o, from, buffer, head.n);
+        spill_add_records(cloud, o, from, buffer, head.n);
         left -= head.n;
         slot = head.next;
     }

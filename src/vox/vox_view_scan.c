@@ -168,7 +168,7 @@ static sp_status choose_colours(reading *r)
     return SP_OK;
 }
 
-static sp_status view_take_map(reading *r)
+static sp_status view_copy_map(reading *r)
 {
     const vox_map *map = &r->request->map;
     vox_view_points *p = r->points;
@@ -200,7 +200,7 @@ static sp_status view_class_of(reading *r, int32_t met, int32_t *class)
 
 /* ---- points ---- */
 
-static sp_status view_take(reading *r, const sp_scan_points *block)
+static sp_status view_add_points(reading *r, const sp_scan_points *block)
 {
     vox_view_points *p = r->points;
 
@@ -230,7 +230,7 @@ static sp_status view_read_points(reading *r)
 
     do {
         SP_TRY(sp_scan_next(r->scan, SP_SCAN_BLOCK, &block));
-        SP_TRY(view_take(r, &block));
+        SP_TRY(view_add_points(r, &block));
     } while (block.n > 0);
     return SP_OK;
 }
@@ -277,7 +277,7 @@ sp_status vox_view_load_scan(vox_view_points *points, const vox_view_request *re
     r.scan = scan;
     SP_TRY(view_scan_choose_values(&r));
     if (request->map.n > 0)
-        SP_TRY(view_take_map(&r));
+        SP_TRY(view_copy_map(&r));
     SP_TRY(view_read_points(&r));
     return !r.wants_value && request->map.n == 0 ? choose_colours(&r) : SP_OK;
 }

@@ -66,7 +66,7 @@ static sp_status view_read_labels(vox_view_points *points, sp_h5 *file,
 
 /* Uses the names of the predicted classes for a shard without labels; its own say
  * nothing. */
-static sp_status take_classes(vox_view_points *points, sp_h5 *file)
+static sp_status view_rename_classes(vox_view_points *points, sp_h5 *file)
 {
     char **name = NULL;
     int n = 0;
@@ -122,7 +122,7 @@ static sp_status load_prediction(vox_view_points *points, const char *path,
                        "/coords, which a shard has",
                        path);
     if (!has_labels)
-        SP_TRY(take_classes(points, file));
+        SP_TRY(view_rename_classes(points, file));
     SP_TRY(view_read_labels(points, file, path, sample));
     return has_labels ? match_classes(points, file, path) : SP_OK;
 }
@@ -142,7 +142,8 @@ static sp_status view_find_column(const sp_dataset *set, const char *name, int *
                    set->shard[0].path, names);
 }
 
-static sp_status take_features(vox_view_points *points, const sp_sample *s, int column)
+static sp_status view_copy_features(vox_view_points *points, const sp_sample *s,
+                                    int column)
 {
     SP_TRY(SP_NEW(&points->value, s->n, "points"));
     for (int64_t i = 0; i < s->n; i++)
@@ -152,8 +153,8 @@ static sp_status take_features(vox_view_points *points, const sp_sample *s, int 
 }
 
 /* Copies the places of the voxels' centres. */
-static sp_status take_places(vox_view_points *points, const sp_sample *s,
-                             bool is_from_sensor)
+static sp_status view_copy_centres(vox_view_points *points, const sp_sample *s,
+                                   bool is_from_sensor)
 {
     SP_TRY(SP_NEW(&points->xyz, 3 * s->n, "points"));
     points->n = s->n;
@@ -165,7 +166,7 @@ static sp_status take_places(vox_view_points *points, const sp_sample *s,
     return SP_OK;
 }
 
-static sp_status view_take_names(vox_view_points *points, const sp_dataset *set,
+static sp_status view_copy_names(vox_view_points *points, const sp_dataset *set,
                                  int64_t sample)
 {
     enum { LONG = 4200 };
@@ -227,10 +228,10 @@ static sp_status load_sample(vox_view_points *points, const vox_view_request *re
     SP_TRY(sp_sample_read(set, sample, &asked, s));
     points->cell = set->voxel_size;
     points->unit = "voxels";
-    SP_TRY(view_take_names(points, set, sample));
-    SP_TRY(take_places(points, s, request->from == SP_FROM_SENSOR));
+    SP_TRY(view_copy_names(points, set, sample));
+    SP_TRY(view_copy_centres(points, s, request->from == SP_FROM_SENSOR));
     if (points->by == VOX_BY_FEATURE)
-        return take_features(points, s, column);
+        return view_copy_features(points, s, column);
     if (set->has_labels) {
         SP_TRY(SP_NEW(&points->label, s->n, "points"));
         memcpy(points->label, s->labels, (size_t)s->n * sizeof *points->label);

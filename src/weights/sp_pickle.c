@@ -124,7 +124,7 @@ bool sp_pickle_is(sp_pickle_text text, const char *word)
 
 /* ---- bytes ---- */
 
-static sp_status take_bytes(sp_pickle *p, uint64_t n, const unsigned char **at)
+static sp_status pickle_read_bytes(sp_pickle *p, uint64_t n, const unsigned char **at)
 {
     if (n > p->n_bytes - p->at)
         return fail_at(p, "it ends too early");
@@ -134,11 +134,11 @@ static sp_status take_bytes(sp_pickle *p, uint64_t n, const unsigned char **at)
 }
 
 /* A length of 1, 2, 4 or 8 bytes, the lowest first. */
-static sp_status take_length(sp_pickle *p, int width, uint64_t *length)
+static sp_status pickle_read_length(sp_pickle *p, int width, uint64_t *length)
 {
     const unsigned char *at = NULL;
 
-    SP_TRY(take_bytes(p, (uint64_t)width, &at));
+    SP_TRY(pickle_read_bytes(p, (uint64_t)width, &at));
     *length = width == 1   ? at[0]
               : width == 2 ? sp_get16(at)
               : width == 4 ? sp_get32(at)
@@ -151,8 +151,8 @@ static sp_status push_text(sp_pickle *p, int width)
     const unsigned char *at = NULL;
     uint64_t n = 0;
 
-    SP_TRY(take_length(p, width, &n));
-    SP_TRY(take_bytes(p, n, &at));
+    SP_TRY(pickle_read_length(p, width, &n));
+    SP_TRY(pickle_read_bytes(p, n, &at));
     SP_TRY(push_new(p, SP_PICKLE_TEXT));
     top_value(p)->text = (sp_pickle_text){(const char *)at, (size_t)n};
     return SP_OK;
@@ -164,8 +164,8 @@ static sp_status push_long(sp_pickle *p, int width)
     const unsigned char *at = NULL;
     uint64_t n = 0, bits;
 
-    SP_TRY(take_length(p, width, &n));
-    SP_TRY(take_bytes(p, n, &at));
+    SP_TRY(pickle_read_length(p, width, &n));
+    SP_TRY(pickle_read_bytes(p, n, &at));
     if (n > 8)
         return push_new(p, SP_PICKLE_OPAQUE);
     bits = n > 0 && at[n - 1] & 0x80 ? ~(uint64_t)0 : 0;
@@ -174,7 +174,7 @@ static sp_status push_long(sp_pickle *p, int width)
     return push_whole(p, (int64_t)bits);
 }
 
-static sp_status take_line(sp_pickle *p, sp_pickle_text *line)
+static sp_status pickle_read_line(sp_pickle *p, sp_pickle_text *line)
 {
     const unsigned char *from = p->bytes + p->at;
     const unsigned char *end = memchr(from, '\n', p->n_bytes - p->at);
@@ -279,8 +279,8 @@ static sp_status push_global_lines(sp_pickle *p)
 {
     sp_pickle_text module = {NULL, 0}, name = {NULL, 0};
 
-    SP_TRY(take_line(p, &module));
-    SP_TRY(take_line(p, &name));
+    SP_TRY(pickle_read_line(p, &module));
+    SP_TRY(pickle_read_line(p, &name));
     return push_global(p, module, name);
 }
 
@@ -434,7 +434,7 @@ static sp_status use_memo(sp_pickle *p, int width,
 {
     uint64_t place = 0;
 
-    SP_TRY(take_length(p, width, &place));
+    SP_TRY(pickle_read_length(p, width, &place));
     return use(p, place);
 }
 
@@ -444,7 +444,7 @@ static sp_status skip_bytes(sp_pickle *p, int n)
 {
     const unsigned char *at = NULL;
 
-    return take_bytes(p, (uint64_t)n, &at);
+    return pickle_read_bytes(p, (uint64_t)n, &at);
 }
 
 /* A float describes no tensor. */
@@ -458,7 +458,7 @@ static sp_status push_small(sp_pickle *p, int width)
 {
     uint64_t n = 0;
 
-    SP_TRY(take_length(p, width, &n));
+    SP_TRY(pickle_read_length(p, width, &n));
     return push_whole(p, width == 4 ? (int32_t)(uint32_t)n : (int64_t)n);
 }
 
@@ -569,7 +569,7 @@ sp_status sp_pickle_run(sp_pickle *p, size_t at, size_t *end)
         const unsigned char *op = NULL;
         bool is_known = true;
 
-        SP_TRY(take_bytes(p, 1, &op));
+        SP_TRY(pickle_read_bytes(p, 1, &op));
         if (*op == '.')
             break;
         SP_TRY(run_atom(p, *op, &is_known));

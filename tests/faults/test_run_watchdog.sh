@@ -121,13 +121,13 @@ await "no word about the slow rank" grep -q ' is slow: ' err
 pid=$(record r 0 | cut -d ' ' -f 1)
 # Nor does it stay unsaid that nobody is left to tell who died first.
 for at in /proc/[0-9]*; do
-    grep -q "^PPid:.$pid\$" "$at/status" && grep -q -e --witness "$at/cmdline" &&
+    grep -q "^PPid:.$pid\$" "$at/status" && grep -q -e --crash-recorder "$at/cmdline" &&
         kill -KILL "${at#/proc/}"
 done 2>/dev/null
-await "no word about the witness" grep -q 'no witness process any more' err
+await "no word about the crash recorder" grep -q 'no crash recorder any more' err
 kill -TERM "$pid"
 finishes 75 "after a slow rank was named"
-test "$(grep -c witness err)" = 1 || fail "the witness is not told once"
+test "$(grep -c "crash recorder" err)" = 1 || fail "the crash recorder is not told once"
 says err "warning: rank 1/3 host $host is slow: [0-9.]* s of own work a step, [0-9.]* times the median of the ranks, mostly in phase forward"
 
 # Continued after all that; nobody is blamed in a run that is well, with or without it.

@@ -2,6 +2,7 @@
 # A name leads to one place: at most 1 % of the names of functions of src and cuda are defined
 # in more than one .c or .cu file. The functions of no_*.c do not count: they replace another
 # file's in builds without a library. `check_names.sh -l` lists the names and their files.
+# "take" has one meaning, ownership, at the end of a name (HACKING).
 # And prose leads there: what HACKING names exists, a function that it names "of" or "in" a
 # file is in that file, and the files and functions that comments name exist.
 cd "${SP_SRCDIR-.}" || exit 1
@@ -87,6 +88,11 @@ FNR == 1 { head = "" }
         sub(/ $/, "", name)
         if (name ~ /[a-z]/ && !((name, FILENAME) in seen)) {
             seen[name, FILENAME] = 1
+            if (name ~ /(^|_)take_/) {
+                print FILENAME ": " name ": say alloc, read, parse, copy or set; _take ends" \
+                    " the name of a function that becomes the owner"
+                is_wrong = 1
+            }
             if (!n_files[name]++)
                 n++
             files[name] = files[name] " " FILENAME
@@ -108,4 +114,5 @@ END {
         print "a static function carries its noun: shard_read_rows, not read_rows (list: -l)"
         exit 1
     }
+    exit is_wrong
 }'

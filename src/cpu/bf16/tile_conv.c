@@ -46,8 +46,8 @@ INLINE bool tile_is_run(const int32_t *in)
 }
 
 /* Sets the left operand of channels c0 .. c0 + c - 1. */
-static void tile_take_rows(const panel_sums *p, const int32_t *in, int n, int c0, int c,
-                           pair_rows *rows, tile_products *m)
+static void tile_set_rows(const panel_sums *p, const int32_t *in, int n, int c0, int c,
+                          pair_rows *rows, tile_products *m)
 {
     const sp_tensor x = p->c->x;
 
@@ -95,7 +95,7 @@ static void add_pairs(const panel_sums *p, const float *w, const int32_t *in,
         for (int c0 = 0; c0 < c_in; c0 += GROUP * CHUNK) {
             const int c = min_i(GROUP * CHUNK, c_in - c0);
             if (held != c0)
-                tile_take_rows(p, in, n, c0, c, rows, &m);
+                tile_set_rows(p, in, n, c0, c, rows, &m);
             held = c0;
             m.b = (const uint32_t *)(const void *)(panel + (size_t)(c0 / 2) * m.ld_b);
             m.n_chunks = chunks(c);

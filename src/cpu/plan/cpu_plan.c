@@ -124,7 +124,7 @@ static void fill_level(cpu_plan_builder *b, cpu_plan_level *fine,
     coarse->child[coarse->n] = 0;
 }
 
-static sp_status take_level(cpu_plan_builder *b, int l, sp_arena *arena)
+static sp_status plan_alloc_level(cpu_plan_builder *b, int l, sp_arena *arena)
 {
     cpu_plan_level *fine = &b->level[l - 1], *coarse = &b->level[l];
 
@@ -161,7 +161,7 @@ static sp_status build_pyramid(cpu_plan_builder *b)
                 plan_count_rows(b, l, next_dilated(b, l));
             continue;
         }
-        SP_TRY(take_level(b, l, l < n_kept ? b->arena : b->scratch));
+        SP_TRY(plan_alloc_level(b, l, l < n_kept ? b->arena : b->scratch));
         SP_TRY(SP_ALLOC(b->scratch, (size_t)b->level[l].n + 1, &b->level[l].child));
         if (!b->counts)
             fill_level(b, &b->level[l - 1], &b->level[l]);

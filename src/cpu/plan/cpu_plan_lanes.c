@@ -201,7 +201,7 @@ static void root_table(cpu_plan_level *root)
     root->n_nbr = root->n;
 }
 
-static sp_status take_table(cpu_plan_builder *b, cpu_plan_level *level)
+static sp_status lanes_alloc_table(cpu_plan_builder *b, cpu_plan_level *level)
 {
     enum { VECTOR = 16 };
 
@@ -217,7 +217,7 @@ sp_status sp_cpu_plan_alloc_tables(cpu_plan_builder *b, int lowest, int highest)
 
         /* The lowest of those that share the memory is the largest. */
         if (l <= highest + 2) {
-            SP_TRY(take_table(b, at));
+            SP_TRY(lanes_alloc_table(b, at));
             continue;
         }
         at->near = b->level[l - 2].near;

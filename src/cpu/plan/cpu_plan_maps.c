@@ -76,7 +76,8 @@ static int list_tiles(const cpu_plan_builder *b, const cpu_plan_level *out,
     return sample_tile[b->n_samples];
 }
 
-static sp_status take_tiles(cpu_plan_builder *b, const cpu_plan_level *out, sp_map *m)
+static sp_status maps_list_tiles(cpu_plan_builder *b, const cpu_plan_level *out,
+                                 sp_map *m)
 {
     int32_t *tile_row, *sample_tile;
     int t = 0;
@@ -108,7 +109,7 @@ static sp_status share_tiles(cpu_plan_builder *b, int m)
             map[m].sample_tile = map[i].sample_tile;
             return SP_OK;
         }
-    return take_tiles(b, &b->level[map[m].key.level_out], &map[m]);
+    return maps_list_tiles(b, &b->level[map[m].key.level_out], &map[m]);
 }
 
 sp_status sp_cpu_plan_alloc_maps(cpu_plan_builder *b)

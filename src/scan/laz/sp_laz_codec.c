@@ -53,7 +53,7 @@ void sp_laz_codec_destroy(laz_codec *z)
 sp_status sp_laz_extra_create(laz_codec *z, int n, unsigned symbols,
                               const bool *is_used, laz_model ***models)
 {
-    *models = sp_laz_pool_take(&z->pool, (size_t)n * sizeof **models);
+    *models = sp_laz_pool_alloc(&z->pool, (size_t)n * sizeof **models);
     if (!*models)
         return SP_EMEM;
     for (int i = 0; i < n; i++) {

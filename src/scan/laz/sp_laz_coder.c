@@ -67,7 +67,7 @@ static sp_status coder_make_room(laz_pool *pool, size_t bytes)
     return coder_add_block(pool, bytes > BLOCK_BYTES ? bytes : BLOCK_BYTES);
 }
 
-void *sp_laz_pool_take(laz_pool *pool, size_t bytes)
+void *sp_laz_pool_alloc(laz_pool *pool, size_t bytes)
 {
     unsigned char *at;
 

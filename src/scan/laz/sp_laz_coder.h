@@ -104,7 +104,7 @@ void sp_laz_pool_reset(laz_pool *pool);
  * SP_EMEM. */
 sp_status sp_laz_pool_reserve(laz_pool *pool, size_t n);
 /* Returns `bytes` zero bytes, which live until the reset. NULL if out of memory. */
-void *sp_laz_pool_take(laz_pool *pool, size_t bytes);
+void *sp_laz_pool_alloc(laz_pool *pool, size_t bytes);
 /* A model of n symbols of equal probability, in memory that was reserved. */
 laz_model *sp_laz_model_create(laz_pool *pool, unsigned n) __attribute__((cold));
 void sp_laz_model_update(laz_model *m);

@@ -108,8 +108,8 @@ static sp_status laz_read_start(sp_laz_reader *r)
 }
 
 /* Copies records out of the portion of the worker that has the next chunk. */
-static sp_status take_portion(sp_laz_reader *r, int64_t max, unsigned char *records,
-                              int64_t *n)
+static sp_status laz_copy_portion(sp_laz_reader *r, int64_t max, unsigned char *records,
+                                  int64_t *n)
 {
     const size_t bytes = (size_t)r->format.record_bytes;
     worker *w = &r->worker[(r->chunk - r->from) / r->step % r->n_threads];
@@ -236,7 +236,7 @@ static sp_status read_next(sp_laz_reader *r, int64_t max, unsigned char *records
         return decode_alone(r, max, records, n);
     if (!r->worker)
         SP_TRY(laz_read_start(r));
-    return take_portion(r, max, records, n);
+    return laz_copy_portion(r, max, records, n);
 }
 
 sp_status sp_laz_next(sp_laz_reader *reader, int64_t max, unsigned char *records,

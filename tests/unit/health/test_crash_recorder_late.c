@@ -38,7 +38,7 @@ static void lose_a_rank(const char *role, sp_run_state *s)
     assert_int_equal(s->rank, VICTIM);
 }
 
-TEST(a_late_witness_outlives_the_ranks)
+TEST(a_late_crash_recorder_outlives_the_ranks)
 {
     sp_run_state s;
 
