@@ -104,7 +104,7 @@ static sp_status transport_start(sp_transport *t, sp_comm *comm, sp_backend *bac
     t->backend = backend;
     t->sequence = 2166136261u; /* FNV's basis */
     snprintf(t->words, sizeof t->words, "%s",
-             comm->size == 1            ? "none (one rank)"
+             comm->size == 1            ? "not needed (one rank)"
              : strcmp(ops->name, "mpi") ? "MPI through the host"
                                         : "MPI");
     return ops->open ? ops->open(t, options) : SP_OK;
