@@ -86,7 +86,7 @@ static sp_status run_command(int argc, char **argv, sp_comm *comm)
     return sp_log_written();
 }
 
-/* The command that argv names; NULL: it names none. */
+/* The command that argv names; NULL: no such command. */
 static const command *spvox_command_of(int argc, char **argv)
 {
     return argc > 1 ? sp_word_table_find(SP_WORD_TABLE(commands), argv[1]) : NULL;

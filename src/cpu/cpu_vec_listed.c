@@ -1,6 +1,6 @@
 /* Convolution of one tile over the channels that are not zero. Activations leave about
  * half of a network's values zero, and a multiply-add by zero changes no sum (-0 becomes
- * 0). So the sums are those of cpu_vec_conv.c: its chains without such steps.
+ * 0). So the sums equal those of cpu_vec_conv.c: its chains without such steps.
  *
  * Channels are cut into runs of nearly equal length. For each row and run there is a
  * list (sp_cpu_isa.list_channels):

@@ -113,8 +113,8 @@ static void vec_run_blocks(wpanel b, int c_in, int nr, const int32_t *in,
 
 /* ---- only the pairs in which a channel is not zero ---- */
 
-/* A run of pairs. Rows are copied, since those of 128 or 256 channels meet in few sets of
- * L1: without it 256 channels gained nothing. */
+/* A run of pairs. Rows are copied, since rows of 128 or 256 channels meet in few sets of
+ * L1: not copied, 256 channels gained nothing. */
 typedef struct live_run {
     const float *x_row[LIVE_RUN], *dy_row[LIVE_RUN];
     int n;

@@ -72,7 +72,7 @@ hid_t sp_h5_writing_list(void);
  * made, or in writing the file that was closed since then; 0: no error. */
 int sp_h5_driver_error(void);
 /* The descriptor of the written file that the library has closed, which the caller
- * closes; -1: there is none. */
+ * closes; -1: no file was closed. */
 int sp_h5_driver_file_take(void);
 
 sp_h5_type sp_h5_type_of(hid_t type);

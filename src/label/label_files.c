@@ -509,8 +509,8 @@ static sp_status check_scans_of(label_files *f, const label_model *m,
     return label_index_write(&index, o->index);
 }
 
-/* A code that no scan can have would keep nothing. Those of another field are not known
- * before it is read. */
+/* A code that no scan can have would keep nothing. The codes of another field are not
+ * known before it is read. */
 static sp_status check_kept(const label_files *f, const label_options *o)
 {
     int most = -1;

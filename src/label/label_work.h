@@ -81,7 +81,7 @@ sp_status label_work_make(label_work *work, label_sample *sample);
 /* The same if the voxels of the sample, without features, are those of other scans
  * (label_store.h). */
 sp_status label_work_locate(label_work *work, label_sample *sample);
-/* Waits for the next sample that work->ahead makes; errors of that. */
+/* Waits for the next sample that work->ahead makes; its errors. */
 sp_status label_work_next(label_work *work, label_sample **sample);
 /* Makes room for the sums of a sample, work->sum [voxels][label_model_sums]. SP_EMEM. */
 sp_status label_work_reserve(label_work *work, const label_sample *sample);

@@ -462,8 +462,7 @@ static sp_status record_read(int fd, const char *path, int64_t at, int64_t left,
     return SP_OK;
 }
 
-/* The step of a record, which begin_record has written after the time; -1: it has none.
- */
+/* The step of a record, which begin_record has written after the time; -1: no step. */
 static int64_t record_step(const proto *record)
 {
     uint64_t step = 0;
