@@ -172,7 +172,7 @@ sp_status sp_laz_write(sp_laz_writer *w, const unsigned char *records, int64_t n
 sp_status sp_laz_put(sp_laz_writer *w, const unsigned char *chunk, int64_t bytes,
                      int64_t n)
 {
-    assert(w->next == 0 && collecting(w)->n == 0 && "none is being encoded");
+    assert(w->next == 0 && collecting(w)->n == 0 && "no points are being encoded");
     SP_TRY(laz_write_put(w, chunk, (size_t)bytes));
     return laz_write_add_chunk(w, n, bytes);
 }
