@@ -122,7 +122,17 @@ static bool reach_host(const char *host, int number, char kind, sp_world_link *l
     return is_there;
 }
 
-/* Tries all ports of all addresses of MASTER_ADDR once. */
+/* Has rank 0 a word for this process, or ended? It may give up between the two
+ * connections of a process, for which it then has its reason. */
+static bool has_word(const sp_world_link *tether)
+{
+    struct pollfd wait = {.fd = tether->fd, .events = POLLIN};
+
+    return tether->used > 0 || poll(&wait, 1, SP_WORLD_ANSWER_MS) > 0;
+}
+
+/* Tries all ports of all addresses of MASTER_ADDR once. True: rank 0 has both
+ * connections, or a word in *tether instead. */
 static bool reach_rank_0(sp_world_link *tether, sp_world_link *pmi)
 {
     const int first = sp_world_port(&world.is);
@@ -131,8 +141,9 @@ static bool reach_rank_0(sp_world_link *tether, sp_world_link *pmi)
     for (int i = 0; i < SP_WORLD_PORTS && is_known && !is_there; i++) {
         is_there = reach_host(world.is.host, first + i, 't', tether, &is_known);
         if (is_there && !reach_host(world.is.host, first + i, 'p', pmi, &is_known)) {
-            sp_world_close(tether);
-            is_there = false;
+            is_there = has_word(tether);
+            if (!is_there)
+                sp_world_close(tether);
         }
     }
     return is_there;

@@ -44,7 +44,7 @@ typedef uint64_t uvec __attribute__((vector_size(8 * HALF)));
 
 #include ISA_FILE
 
-enum { LISTED_VECTORS = NR_MAX * PANELS_MAX }; /* of a group of panels */
+enum { LISTED_VECTORS = (int)NR_MAX * (int)PANELS_MAX }; /* of a group of panels */
 
 INLINE int min_i(int a, int b)
 {

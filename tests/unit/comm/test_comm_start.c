@@ -1,14 +1,19 @@
 /* A world that the launcher did not make is refused, ranks find their nodes, and an
  * abort ends all ranks with its code. The program runs itself in these roles. */
-#include "fixtures/test.h"
 #include "base/sp_program.h"
+#include "fixtures/test.h"
 
+#include <arpa/inet.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/sp_machine.h"
 #include "comm/sp_comm.h"
+#include "comm/sp_launcher.h"
+#include "comm/sp_world.h"
+#include "comm/sp_world_internal.h"
 
 /* Gives the exit status of `prefix PROGRAM role suffix`, a shell's line, in which
  * $MPIEXEC is the launcher and $PROGRAM this program. */
@@ -98,6 +103,59 @@ TEST(hosts_of_the_launcher_are_nodes)
         assert_int_equal(run_self(launch, "two-nodes", ""), 0);
     }
     unlink(ssh);
+}
+
+/* Plays a rank 0 that ends the start after the first of a process's two connections. */
+static void end_between_connections(int listener)
+{
+    sp_launcher_world is;
+    char line[SP_WORLD_LINE];
+    const int fd = accept(listener, NULL, NULL);
+
+    close(listener);
+    if (fd < 0 || sp_launcher_find_world(&is) != SP_OK)
+        _exit(1);
+    snprintf(line, sizeof line, "sptrain-world 1 %llx\n",
+             (unsigned long long)sp_world_run(&is));
+    if (write(fd, line, strlen(line)) < 0 || read(fd, line, sizeof line) <= 0)
+        _exit(2);
+    usleep(100000); /* the second connection has been refused by then */
+    _exit(write(fd, "end 2 the reason\n", 17) == 17 ? 0 : 3);
+}
+
+TEST(the_reason_arrives_between_two_connections)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof at;
+    const int listener = socket(AF_INET, SOCK_STREAM, 0);
+    char port[16];
+    pid_t child;
+    int status;
+
+    if (strstr(sp_comm_library(), "Open MPI"))
+        skip();
+    assert_int_equal(bind(listener, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(listen(listener, 4), 0);
+    assert_int_equal(getsockname(listener, (struct sockaddr *)&at, &bytes), 0);
+    snprintf(port, sizeof port, "%d", ntohs(at.sin_port));
+    setenv("RANK", "1", 1);
+    setenv("WORLD_SIZE", "2", 1);
+    setenv("MASTER_ADDR", "127.0.0.1", 1);
+    setenv("MASTER_PORT", port, 1);
+    child = fork();
+    if (child == 0)
+        end_between_connections(listener);
+    close(listener);
+    assert_int_equal(sp_world_join(3), SP_EUSAGE);
+    assert_string_equal(sp_error_last()->message, "the reason");
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    for (const char *const *name =
+             (const char *const[]){"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
+                                   NULL};
+         *name; name++)
+        unsetenv(*name);
 }
 
 TEST(abort_ends_all_ranks_with_its_code)
