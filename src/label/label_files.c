@@ -3,7 +3,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -155,63 +154,6 @@ static bool stamp(const char *path, char text[64])
     return true;
 }
 
-static int by_low(const void *a, const void *b)
-{
-    return sp_by_double(&((const label_begin *)a)->low, &((const label_begin *)b)->low);
-}
-
-/* Sorts the scans for list_neighbours: there may be thousands. */
-static sp_status sort_begins(label_files *f)
-{
-    double most = -INFINITY;
-
-    if (f->begin)
-        return SP_OK;
-    SP_TRY(SP_NEW(&f->begin, f->n, "scans"));
-    for (int i = 0; i < f->n; i++)
-        f->begin[i] = (label_begin){.low = f->file[i].extent.low[0], .file = i};
-    qsort(f->begin, (size_t)f->n, sizeof *f->begin, by_low);
-    for (int i = 0; i < f->n; i++)
-        f->begin[i].most_high = most =
-            fmax(most, f->file[f->begin[i].file].extent.high[0]);
-    return SP_OK;
-}
-
-static int by_number(const void *a, const void *b)
-{
-    return *(const int *)a - *(const int *)b;
-}
-
-/* Lists the scans within the buffer of scan i in the order of the command line; the
- * caller frees *near [*n]. */
-static sp_status list_neighbours(const label_files *f, int i, int **near, int *n)
-{
-    const double buffer = f->options->buffer;
-    const vox_extent *own = &f->file[i].extent;
-    int low = 0, high = f->n;
-
-    while (low < high) { /* to the first one that begins beyond the buffer */
-        const int middle = low + (high - low) / 2;
-
-        if (f->begin[middle].low <= own->high[0] + buffer)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    while (low-- > 0 && own->low[0] - buffer <= f->begin[low].most_high) {
-        const int k = f->begin[low].file;
-
-        if (k == i || !vox_extent_is_near(own, &f->file[k].extent, buffer))
-            continue;
-        if (!sp_list_grow(near, *n, sizeof **near))
-            return SP_FAIL(SP_EMEM, "no memory for the neighbours of a scan");
-        (*near)[(*n)++] = k;
-    }
-    if (*n > 0)
-        qsort(*near, (size_t)*n, sizeof **near, by_number);
-    return SP_OK;
-}
-
 /* A checksum of names, lengths and times of the other scans with points that an output
  * depends on. */
 static sp_status sum_neighbours(const label_files *f, int i, uint32_t *crc)
@@ -221,7 +163,7 @@ static sp_status sum_neighbours(const label_files *f, int i, uint32_t *crc)
     int n = 0;
 
     *crc = 0;
-    SP_TRY(list_neighbours(f, i, &near, &n));
+    SP_TRY(label_files_near(f, i, &near, &n));
     for (int k = 0; k < n; k++) {
         const char *path = f->options->vox.input[near[k]], *name = sp_file_name(path);
 
@@ -534,7 +476,7 @@ static sp_status check_all(label_files *f, const label_model *m, const label_opt
     SP_TRY(check_kept(f, o));
     SP_TRY(check_names(f, o));
     SP_TRY(check_scans(f, o));
-    SP_TRY(sort_begins(f));
+    SP_TRY(label_files_sort(f));
     for (int i = 0; i < f->n; i++) {
         bool is_there, is_ours;
 
@@ -591,7 +533,7 @@ sp_status label_files_open(label_files *f, label_model *m, const label_options *
         rc = check_all(f, m, o);
     SP_TRY(sp_comm_agree(s->comm, rc));
     SP_TRY(sp_comm_bcast(s->comm, f->file, (size_t)f->n * sizeof *f->file, 0));
-    return sp_comm_agree(s->comm, sort_begins(f));
+    return sp_comm_agree(s->comm, label_files_sort(f));
 }
 
 void label_files_close(label_files *f)

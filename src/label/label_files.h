@@ -39,10 +39,10 @@ typedef struct label_files {
     int n;
     label_file *file;   /* [n] as the scans of the options */
     label_begin *begin; /* [n] to find neighbours by */
-    char *dir;        /* DIR */
-    char *work;       /* DIR/.sptrain */
-    char crs[48];     /* of the first scan that names one, "urn:..."; "": not known */
-    char tmp[64];     /* name of the folder of unfinished files in `work` */
+    char *dir;          /* DIR */
+    char *work;         /* DIR/.sptrain */
+    char crs[48];       /* of the first scan that names one, "urn:..."; "": not known */
+    char tmp[64];       /* name of the folder of unfinished files in `work` */
     const label_options *options;       /* borrowed */
     char first_fault[SP_ERROR_MESSAGE]; /* of the first scan that was skipped */
     char *made_by; /* the model and the options, as text for one line */
@@ -65,6 +65,12 @@ sp_status label_files_report_skipped(const label_files *files, sp_comm *comm);
  * locked; removes it with its content, once no rank writes. Local. SP_EIO. */
 sp_status label_files_begin(const label_files *files);
 void label_files_end(const label_files *files);
+/* Sorts the scans for label_files_near, once their extents are known; a second call does
+ * nothing. Local. SP_EMEM. */
+sp_status label_files_sort(label_files *files);
+/* Lists the scans within the buffer of scan i in the order of the command line; the
+ * caller frees *near [*n], which are NULL and 0 before. Local. SP_EMEM. */
+sp_status label_files_near(const label_files *files, int i, int **near, int *n);
 /* Gives the path where output i is written, followed by `ending`; path has LABEL_PATH
  * bytes and is returned. */
 const char *label_files_unfinished(const label_files *files, int i, const char *ending,
