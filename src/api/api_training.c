@@ -41,12 +41,14 @@ static sp_status training_run_step(sp_training *t, sp_step_info *info)
         sp_optim_rates(&t->config, t->state.samples_seen, t->total_samples,
                        t->learner.sampler.effective);
     sp_step_result result;
+    sp_status rc;
 
     if (sp_training_is_done(t))
         return SP_FAIL(SP_EUSAGE,
                        "all steps of the deck are done: raise train.epochs or "
                        "train.steps");
-    SP_TRY(sp_step_run(&t->learner, rates, &hooks, &result));
+    rc = sp_step_run(&t->learner, rates, &hooks, &result);
+    SP_TRY(sp_step_explain(&t->learner, rc, &result));
     *info = (sp_step_info){.epoch = t->state.at.epoch,
                            .loss = result.loss,
                            .grad_norm = result.grad_norm,

@@ -54,9 +54,7 @@ static sp_status micro_step(sp_learner *l, const sp_step_hooks *hooks,
         result->cost_sum += batch->cost_sum;
         rc = step_compute(l, batch, hooks);
     }
-    if (rc == SP_EMEM)
-        rc = sp_budgets_explain(l->budgets, &l->budgets->train, batch->sample_id,
-                                batch->n_reads);
+    result->batch = batch;
     SP_TRY(rc);
     return sp_loader_recycle(l->loader, batch);
 }
@@ -118,6 +116,15 @@ sp_status sp_step_run(sp_learner *l, sp_rates rates, const sp_step_hooks *hooks,
                       sp_step_result *result)
 {
     return in_range(l, "step", step_run_whole(l, rates, hooks, result));
+}
+
+sp_status sp_step_explain(const sp_learner *l, sp_status rc,
+                          const sp_step_result *result)
+{
+    if (rc != SP_EMEM || !result->batch)
+        return rc;
+    return sp_budgets_explain(l->budgets, &l->budgets->train, result->batch->sample_id,
+                              result->batch->n_reads);
 }
 
 /* Words the sample's feature of largest size, in the network's scale; "" if the sample

@@ -58,6 +58,8 @@ typedef struct sp_step_result {
     sp_position at;                     /* the place where its samples begin */
     int n_samples, n_micro;             /* sum over the ranks; micro-batches */
     int64_t cost_max, cost_sum;         /* sums over the micro-batches; see sp_batch */
+    /* The latest micro-batch, of the loader; after a failure it is still on loan. */
+    const struct sp_batch *batch;
     int64_t updates; /* weight updates, this one included: the optimizer's t */
     bool is_updated; /* the weights have changed */
     /* They have not, since a number was not finite. A step without a labelled voxel is
@@ -71,10 +73,14 @@ typedef struct sp_step_result {
  * has begun. The update is left out if the sum of weights
  * is 0, as without a labelled voxel, or if the loss or the gradient is not finite; all
  * ranks decide alike, from the same sums. After the first steps it allocates nothing.
- * Collective, not agreed: to be called within sp_session_run_or_abort. SP_EMEM names
- * the samples that do not fit into memory; else errors of the parts. */
+ * Collective, not agreed: to be called within sp_session_run_or_abort. Errors of the
+ * parts. */
 sp_status sp_step_run(struct sp_learner *learner, sp_rates rates,
                       const sp_step_hooks *hooks, sp_step_result *result);
+/* The status rc of sp_step_run with this result. To SP_EMEM it adds the samples that did
+ * not fit into memory (sp_budgets_explain). Local. */
+sp_status sp_step_explain(const struct sp_learner *learner, sp_status rc,
+                          const sp_step_result *result);
 /* Moves the state past a step; the last step of an epoch ends it, and is true here.
  * Local. */
 bool sp_step_advance(struct sp_checkpoint_state *state, const sp_step_result *result,

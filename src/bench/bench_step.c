@@ -82,8 +82,10 @@ static sp_status bench_step_run(void *arg)
     const sp_rates rates =
         sp_optim_rates(learner->config, 0, 1000000, learner->sampler.effective);
     sp_step_result result;
+    sp_status rc;
 
-    SP_TRY(sp_step_run(learner, rates, &hooks, &result));
+    rc = sp_step_run(learner, rates, &hooks, &result);
+    SP_TRY(sp_step_explain(learner, rc, &result));
     clock->parts->is_updated = result.is_updated;
     return SP_OK;
 }

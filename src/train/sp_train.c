@@ -74,12 +74,14 @@ static sp_status train_step(sp_trainer *t, sp_step_report *report)
 {
     const sp_step_hooks hooks = {
         .begin = train_begin_part, .is_stop_asked = train_is_stop_asked, .arg = t};
+    sp_status rc;
 
     sp_times_begin(&t->times);
     *report = (sp_step_report){
         .rates = sp_optim_rates(t->session.config, t->state.samples_seen,
                                 t->total_samples, t->learner.sampler.effective)};
-    SP_TRY(sp_step_run(&t->learner, report->rates, &hooks, &report->result));
+    rc = sp_step_run(&t->learner, report->rates, &hooks, &report->result);
+    SP_TRY(sp_step_explain(&t->learner, rc, &report->result));
     train_advance(t, report);
     if (isfinite(report->result.loss)) {
         t->loss_sum += report->result.loss * report->result.sum.weight_sum;
