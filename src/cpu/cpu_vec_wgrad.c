@@ -258,8 +258,7 @@ static void vec_wgrad_add_offset(const sp_cpu_wgrad *g, const tile *t, int k,
     const float *dy = g->dy.data + t->y_row * g->dy.ld;
     float *dw = g->dw + (size_t)(k - g->k0) * packed_floats(c_in, c_out);
     int n_panels;
-    const bool is_live =
-        WGRAD_LEAST && g->has_zeros && live_pays(g, owner, thread, &n_panels);
+    const bool is_live = g->has_zeros && live_pays(g, owner, thread, &n_panels);
     const int most = is_live ? LIVE_RUN : RUN;
 
     for (int p = t->start[k], n; p < t->start[k + 1]; p += n) {

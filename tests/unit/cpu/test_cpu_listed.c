@@ -95,7 +95,8 @@ static float *weigh(const sp_cpu_isa *isa, sp_cpu_wgrad g, int threads, size_t n
 TEST(weight_gradients_without_zeros_have_the_bytes_of_all)
 {
     static const int from[] = {5, 32, 96, 300};
-    static const int to[] = {20, 36, 48, 96, 112, 200};
+    /* With 16 lanes only wide gradients leave zeros out. */
+    static const int to[] = {20, 264, 48, 520, 112, 200};
     sp_backend be = {0};
 
     for (int v = FX_PLAIN; fx_next(&be, &v, FX_ISAS, 1, SP_FP32);) {
