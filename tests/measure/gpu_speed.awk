@@ -30,64 +30,9 @@ function percent(part, whole) {
 function times(theirs, ours) {
     return theirs > 0 && ours > 0 ? sprintf("%.2f", theirs / ours) : "-"
 }
-function most(a, b) { return a > b ? a : b }
-function parts(c) { return int((c + 127) / 128) }
-
-# ---- what the counts foresee: no measurement ----
-# The longest of three times, of products, of what passes the L2 and of what the memory
-# moves, at the rates that this run found, and a launch. Products go at 0.8 of theirs,
-# for the beginnings and ends of blocks. Tiles of 128 rows and at most 128 columns: each
-# row is gathered once a column tile, each tile reads the weights of every offset that
-# one of its rows has, and products skip by 16 rows. Waste of both over the pairs, by
-# level, of the plan's order (cuda_map.h): lidar of a scan of 64 beams, the others as
-# spbench makes them. With 590 TFLOP/s, 5.5 TB/s of the L2, 4.3 TB/s and 2 us, as an
-# H200 might have: 11.0 ms for minkunet34-3, batch 2; 0.022 ms for conv3_forward on
-# 50,000 random voxels, 0.175 ms on those of a surface.
-function waste(rows, voxels, kernel, level, list) {
-    if (kernel == 5) return rows == 16 ? 2.9 : 3.9
-    if (kernel != 3 || !((voxels, rows) in wastes)) return 1
-    split(wastes[voxels, rows], list, " ")
-    return list[most(1, level + 1)]
-}
-function foreseen_ms(gflop, l2_gbytes, gbytes) {
-    if (!(products[p] > 0 && l2 > 0 && stream > 0 && launch > 0)) return 0
-    return launch / 1e3 + \
-        most(gflop / (0.8 * products[p]), most(l2_gbytes / l2, gbytes / stream))
-}
-# foreseen_conv: the expected time of a row of forward or input gradient at this level.
-function foreseen_conv(kernel, level, pairs, c_in, c_out, gbytes, bytes, weights) {
-    bytes = p == "bf16" ? 2 : 4
-    weights = waste(128, voxels, kernel, level) * pairs / 128 * c_in * c_out
-    return foreseen_ms(2e-9 * pairs * c_in * c_out * waste(16, voxels, kernel, level),
-        1e-9 * bytes * (pairs * c_in * parts(c_out) + weights), gbytes)
-}
-function foreseen_grad(pairs, c_in, c_out, gbytes, bytes) {
-    bytes = p == "bf16" ? 2 : 4
-    return foreseen_ms(2e-9 * pairs * c_in * c_out,
-        1e-9 * bytes * pairs * (c_in * parts(c_out) + c_out * parts(c_in)), gbytes)
-}
-# ms, at the most
-function goal(op, voxels, size, bar) {
-    n_goals++
-    goal_key[n_goals] = op ~ /^minkunet/ ? \
-        sprintf("%-13s %-8s %5d  %-5s", op, voxels, size, "bf16") : \
-        sprintf("%-15s %-8s %4d  %-5s", op, voxels, size, "bf16")
-    goal_bar[n_goals] = bar
-}
 
 BEGIN {
     n_kinds = split("conv_forward conv_grad_input conv_grad_weight conv_pack norm other", kinds, " ")
-    wastes["lidar", 16] = "1.28 1.45 1.45 1.45 1.44"
-    wastes["lidar", 128] = "1.51 1.69 1.67 1.67 1.70"
-    wastes["surface", 16] = "1.05 1.04 1.14 1.25 1.49"
-    wastes["surface", 128] = "1.12 1.15 1.37 1.66 2.28"
-    wastes["random", 16] = "1.01"
-    wastes["random", 128] = "1.07"
-    goal("minkunet34-3", "lidar", 2, 20)
-    goal("conv3_forward", "random", 256, 0.03)
-    goal("conv3_forward", "surface", 256, 0.21)
-    goal("down2_rebuilt", "random", 256, 0.36)
-    goal("down2_rebuilt", "surface", 256, 0.36)
 }
 { name = text("name"); voxels = text("voxels"); p = precision(); ms = number("ms") }
 
@@ -99,8 +44,7 @@ name == "multiply_add" {
 }
 name == "stream" { stream = number("ceiling") / 1e3 }
 name ~ /^gather_/ {
-    l2 = number("gbytes_s") / 1e3 # of the longest rows in the end
-    gathers = gathers sprintf("  %s B %.2f", substr(name, 8), l2)
+    gathers = gathers sprintf("  %s B %.2f", substr(name, 8), number("gbytes_s") / 1e3)
 }
 
 # ---- steps ----
@@ -137,18 +81,12 @@ name == "rest" { next }
 text("layer") != "" && name != "layers" {
     key = sprintf("%-13s %-8s %5d  %-5s", text("net"), voxels, number("batch"), p)
     if (key in done) { # a later run of the same: it counts
-        floor[key] = foreseen[key] = 0
+        floor[key] = 0
         for (i = 1; i <= n_kinds; i++) kind_ms[key, kinds[i]] = kind_floor[key, kinds[i]] = 0
         delete done[key]
     }
     least = number("floor_ms")
     floor[key] += least
-    gbytes = 1e-3 * ms * number("gbytes_s")
-    foreseen[key] += name ~ /^conv_(forward|grad_input)$/ ? \
-        foreseen_conv(number("kernel"), number("level"), number("pairs"),
-            number("c_in"), number("c_out"), gbytes) : \
-        name == "conv_grad_weight" ? foreseen_grad(number("pairs"), number("c_in"),
-            number("c_out"), gbytes) : foreseen_ms(0, 0, gbytes)
     kind = name ~ /^conv_[fg]/ ? name : name == "conv_pack" ? name : name ~ /^norm/ ? "norm" : "other"
     kind_ms[key, kind] += ms
     kind_floor[key, kind] += least
@@ -170,10 +108,6 @@ name ~ /^(conv3|down2)_/ && text("layer") == "" && (voxels == "random" || voxels
     }
     op_ms[op] = ms + (is_grad ? op_ms[op] : 0)
     op_floor[op] = number("floor_ms") + (is_grad ? op_floor[op] : 0)
-    if (name == "conv3_forward")
-        op_foreseen[op] = foreseen_conv(3, 0, number("pairs"), number("c_in"),
-            number("c_out"), 1e-3 * ms * number("gbytes_s"))
-    op_pairs[op] = number("pairs") / most(1, number("n"))
 }
 name ~ /^plan_/ { plans = plans sprintf("    %-22s %-8s %7d voxels %8.3f ms\n", name, voxels, number("n"), ms) }
 
@@ -213,17 +147,6 @@ END {
             percent(op_floor[k], op_ms[k]),
             shown("%.4f", op_peer[k]),
             times(op_peer[k], op_ms[k])
-    }
-    printf "\ngoals: ms at the most; floor and pairs a voxel of what was measured;"
-    printf " foreseen: by counts, no measurement\n%-34s %9s %9s %4s %9s %9s %6s\n", "", "ms",
-        "goal", "met", "floor ms", "foreseen", "pairs"
-    for (i = 1; i <= n_goals; i++) {
-        k = goal_key[i]
-        t = step[k] + op_ms[k] # one of them
-        printf "%-34s %9s %9.3f %4s %9s %9s %6s\n", k, shown("%.4f", t), goal_bar[i],
-            (t == 0 ? "-" : t <= goal_bar[i] ? "yes" : "no"),
-            shown("%.4f", floor[k] + op_floor[k]),
-            shown("%.4f", foreseen[k] + op_foreseen[k]), shown("%.2f", op_pairs[k])
     }
     if (plans != "") printf "\nplans\n%s", plans
     if (ranks) printf "\n%d ranks: step, ms; of it the all-reduce that is not hidden\n", ranks
