@@ -27,16 +27,13 @@
 #include "cuda/conv/cuda_count.h"
 #include "cuda/plan/cuda_map_host.h"
 
-/* An H100 SXM. Rates are those that programs reach. */
+/* An H100 SXM; bench_roofline_cases.h has its rates outside of the SMs. */
 static const struct {
     cuda_sms sms;
     double clock_hz;
     double products;   /* products of an SM in a clock, bf16 at the full rate */
     double mma, wgmma; /* parts of that rate that mma.sync and wgmma reach */
     double ipc;        /* instructions of a scheduler in a clock */
-    double l2, memory; /* bytes a second */
-    double launch_s;   /* from the end of a kernel to the start of the next */
-    double small_s;    /* time of a kernel that finishes sums */
     double exposed;    /* clocks of a block's table, first copies and last rows, if no
                         * other block of the SM works meanwhile */
     /* Instructions of a warp for the table, with 13 for each of 6 pairs of a row; [1]:
@@ -45,8 +42,8 @@ static const struct {
     /* Instructions of a lane for an element of the result; [1]: if a thread has 128
      * registers (cuda_conv_out.cuh). */
     double forward[2], backward[2];
-} h100 = {{132, 227 << 10}, 1.755e9, 2048, 0.62, 0.8,        0.75,     5.5e12,
-          2.8e12,           1.5e-6,  3e-6, 4000, {400, 310}, {12, 15}, {24, 32}};
+} h100 = {{132, 227 << 10}, 1.755e9,  2048,    0.62, 0.8, 0.75, 4000,
+          {400, 310},       {12, 15}, {24, 32}};
 
 enum { MAPS = SP_MAX_MAPS, HEIGHTS = 3 };
 
@@ -169,20 +166,14 @@ static double roofline_rate_of(const cuda_work *work)
     return h100.products * (work->is_wgmma ? h100.wgmma : h100.mma);
 }
 
-static void roofline_finish(prediction *p)
+static const char *limit_of(const prediction *p)
 {
-    const struct {
-        const char *name;
-        double s;
-    } part[] = {{"sm", p->sm_s}, {"l2", p->l2_s}, {"memory", p->memory_s}};
-    double most = 0;
+    const double most = fmax(p->sm_s, fmax(p->l2_s, p->memory_s));
 
-    for (int i = 0; i < 3; i++)
-        if (part[i].s > most) {
-            most = part[i].s;
-            p->limit = part[i].name;
-        }
-    p->all_s = most + h100.launch_s;
+    return most <= 0         ? "launch"
+           : most == p->sm_s ? "sm"
+           : most == p->l2_s ? "l2"
+                             : "memory";
 }
 
 static sp_status predict_conv(const roofline *r, const bench_call *call,
@@ -313,8 +304,8 @@ static void print_rates(const roofline *r)
         "registers.\n"
         "Columns from issue on in us; tensor: at the full rate.\n",
         h100.sms.n, h100.clock_hz * 1e-9, h100.mma * 100, h100.wgmma * 100,
-        h100.products, h100.ipc, h100.l2 * 1e-12, h100.memory * 1e-12,
-        h100.launch_s * 1e6, h100.small_s * 1e6, h100.exposed, h100.table[0],
+        h100.products, h100.ipc, BENCH_L2 * 1e-12, BENCH_MEMORY * 1e-12,
+        BENCH_LAUNCH_S * 1e6, BENCH_SMALL_S * 1e6, h100.exposed, h100.table[0],
         h100.table[1], h100.forward[0], h100.backward[0], h100.forward[1],
         h100.backward[1]);
 }
@@ -433,14 +424,14 @@ static void add_evaluation(roofline *r, const bench_call *call, int kind,
     if (kind == FORWARD)
         roofline_add(t, p);
     else if (strcmp(call->op, "norm_apply") == 0)
-        t->all_s += (call->bytes - 4.0 * (double)call->n * call->c_in) / h100.memory;
+        t->all_s += (call->bytes - 4.0 * (double)call->n * call->c_in) / BENCH_MEMORY;
 }
 
 static sp_status count_call(void *arg, const bench_call *call)
 {
     roofline *r = arg;
     const int kind = roofline_total_of(call->op);
-    prediction p = {.result_bytes = call->result_bytes, .limit = "launch"};
+    prediction p = {.result_bytes = call->result_bytes};
 
     if (!r->is_counting)
         return SP_OK;
@@ -448,25 +439,21 @@ static sp_status count_call(void *arg, const bench_call *call)
         SP_TRY(count_conv(r, call, &p));
     else if (kind == GRAD_WEIGHT)
         SP_TRY(count_wgrad(r, call, &p));
-    bench_cases_add(&r->cases, &(bench_work_of_call){.op = call->op,
-                                                     .kernel = p.work.kernel,
-                                                     .n = call->n,
-                                                     .c_in = call->c_in,
-                                                     .c_out = call->c_out,
-                                                     .sm_s = p.sm_s,
-                                                     .gathered = p.work.gathered,
-                                                     .l2_bytes = p.l2_bytes,
-                                                     .memory_bytes = call->bytes,
-                                                     .more_kernels = call->more_kernels,
-                                                     .is_small = kind == SMALL,
-                                                     .is_wgmma = p.work.is_wgmma});
+    p.all_s = bench_cases_add(&r->cases,
+                              &(bench_work_of_call){.op = call->op,
+                                                    .c_in = call->c_in,
+                                                    .c_out = call->c_out,
+                                                    .sm_s = p.sm_s,
+                                                    .gathered = p.work.gathered,
+                                                    .l2_bytes = p.l2_bytes,
+                                                    .memory_bytes = call->bytes,
+                                                    .more_kernels = call->more_kernels,
+                                                    .is_small = kind == SMALL,
+                                                    .is_wgmma = p.work.is_wgmma});
     p.tensor_s = p.work.products / h100.products / h100.sms.n / h100.clock_hz;
-    p.l2_s = p.l2_bytes / h100.l2;
-    p.memory_s = call->bytes / h100.memory;
-    roofline_finish(&p);
-    if (kind == SMALL)
-        p.all_s = h100.small_s;
-    p.all_s += h100.launch_s * call->more_kernels;
+    p.l2_s = p.l2_bytes / BENCH_L2;
+    p.memory_s = call->bytes / BENCH_MEMORY;
+    p.limit = limit_of(&p);
     roofline_add(&r->total[kind], &p);
     roofline_add(&r->total[STEP], &p);
     if (kind == FORWARD && call->map && call->map->key.kernel == 3)

@@ -28,7 +28,7 @@ typedef struct case_rates {
  * beside the sums. */
 #define MODEL(l2, memory)                                                              \
     {                                                                                  \
-        1, l2, memory, 1.5e-6, 3e-6, 0, 0, 0, 0, 0, 0                                  \
+        1, l2, memory, BENCH_LAUNCH_S, BENCH_SMALL_S, 0, 0, 0, 0, 0, 0                 \
     }
 #define HONEST(l2, memory)                                                             \
     {                                                                                  \
@@ -38,12 +38,12 @@ typedef struct case_rates {
     {                                                                                  \
         1.1, l2, memory, 2e-6, 4e-6, 0.15, 1.2e-6, 2e-4, 2e-6, 0, 0                    \
     }
-#define L2   5.5e12
-#define H100 2.8e12
+#define L2   BENCH_L2
+#define H100 BENCH_MEMORY
 #define H200 4.0e12
 
 /* A change of the kernels: what it takes away from a call, or adds. */
-typedef void case_change(bench_work_of_call *call, case_rates *rates);
+typedef void case_change(bench_work_of_call *call);
 
 static bool is_op(const bench_work_of_call *call, const char *op)
 {
@@ -58,7 +58,7 @@ static void gather_less(bench_work_of_call *call, double part)
 
 /* Weight gradients in tiles of 256 x 256 channels, each of two blocks that exchange half
  * of what one side gathers. */
-static void change_wgrad_256x256(bench_work_of_call *call, case_rates *rates)
+static void change_wgrad_256x256(bench_work_of_call *call)
 {
     const cuda_wgrad_tile is =
         cuda_wgrad_choose(call->is_wgmma, call->c_in, call->c_out);
@@ -66,7 +66,6 @@ static void change_wgrad_256x256(bench_work_of_call *call, case_rates *rates)
     const double now = cuda_wgrad_gathers(call->c_in, call->c_out, is);
     const double then = cuda_wgrad_gathers(call->c_in, call->c_out, pair);
 
-    (void)rates;
     if (is_op(call, "conv_grad_weight") && then < now)
         gather_less(call, 1 - then / now);
 }
@@ -146,17 +145,17 @@ static double time_of(const bench_work_of_call *call, const case_rates *r)
            (is_norm(call) ? r->norm_s * call->more_kernels : 0);
 }
 
-void bench_cases_add(bench_cases *cases, const bench_work_of_call *call)
+double bench_cases_add(bench_cases *cases, const bench_work_of_call *call)
 {
     for (int i = 0; i < CASES; i++) {
         bench_work_of_call changed = *call;
-        case_rates rates = all_cases[i].rates;
 
         if (all_cases[i].change)
-            all_cases[i].change(&changed, &rates);
-        cases->s[i] += time_of(&changed, &rates);
+            all_cases[i].change(&changed);
+        cases->s[i] += time_of(&changed, &all_cases[i].rates);
         cases->l2_bytes[i] += changed.l2_bytes;
     }
+    return time_of(call, &all_cases[0].rates);
 }
 
 static double step_s(const bench_cases *cases, int i)
