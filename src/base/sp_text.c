@@ -105,6 +105,14 @@ char *sp_text_cell(char *to, size_t bytes, const char *text, int width)
     return to;
 }
 
+char *sp_text_quote(char *to, const char *text)
+{
+    *to++ = '\'';
+    for (; *text; text++)
+        to = stpcpy(to, *text == '\'' ? "'\\''" : (const char[2]){*text, 0});
+    return stpcpy(to, "'");
+}
+
 bool sp_text_is_ascii(const char *text, size_t bytes)
 {
     assert(text);

@@ -25,6 +25,10 @@ int sp_text_width(int n, char *const *text, int least);
  * characters. */
 char *sp_text_cell(char *to, size_t bytes, const char *text, int width);
 
+/* Writes the text to `to` as one word of a shell, in quotes: 'it'\''s'. Returns the NUL
+ * after it. `to` has room for 4 strlen(text) + 3 bytes. */
+char *sp_text_quote(char *to, const char *text);
+
 /* True if text [bytes] holds a NUL and only printable ASCII before it: a host's name
  * from a file or a peer can then be printed unchanged. */
 bool sp_text_is_ascii(const char *text, size_t bytes);

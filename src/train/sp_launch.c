@@ -11,6 +11,7 @@
 #include "base/sp_file.h"
 #include "base/sp_list.h"
 #include "base/sp_log.h"
+#include "base/sp_text.h"
 #include "base/sp_word_table.h"
 #include "comm/sp_affinity.h"
 #include "comm/sp_launcher.h"
@@ -42,23 +43,20 @@ static int count_ranks(int n_words, char **words, const char **what)
 }
 
 /* Prints the words as a shell would read them. */
-static void print_line(char *const *line)
+static sp_status print_line(char *const *line)
 {
     for (; *line; line++) {
         const bool is_plain =
             **line && !(*line)[strspn(*line, "abcdefghijklmnopqrstuvwxyz"
                                              "ABCDEFGHIJKLMNOPQRSTUVW"
                                              "XYZ0123456789/._-=,+:")];
+        SP_FREED char *quoted = NULL;
 
-        fputs(is_plain ? "" : "'", stdout);
-        for (const char *c = *line; *c; c++)
-            if (*c == '\'')
-                fputs("'\\''", stdout);
-            else
-                putchar(*c);
-        fputs(is_plain ? "" : "'", stdout);
-        putchar(line[1] ? ' ' : '\n');
+        SP_TRY(SP_NEW(&quoted, 4 * strlen(*line) + 3, "a command line"));
+        sp_text_quote(quoted, *line);
+        printf("%s%c", is_plain ? *line : quoted, line[1] ? ' ' : '\n');
     }
+    return SP_OK;
 }
 
 /* Executes the launcher: the one that configure found, else the PATH's of this name. */
@@ -154,7 +152,7 @@ sp_status sp_launch(int argc, char **argv)
     line[at++] = own;
     memcpy(line + at, argv + next, (size_t)(argc - next) * sizeof *line);
     if (options.is_dry)
-        print_line(line);
+        SP_TRY(print_line(line));
     else if (what)
         sp_log_info("launch: %d rank%s, one for each %s", options.n,
                     sp_plural(options.n), what);

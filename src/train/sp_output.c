@@ -1,6 +1,7 @@
 #include "train/sp_output_internal.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 #include "base/sp_file.h"
 #include "base/sp_log.h"
 #include "base/sp_machine.h"
+#include "base/sp_text.h"
 #include "config.h"
 #include "h5/sp_h5.h"
 #include "health/sp_watchdog.h"
@@ -324,49 +326,23 @@ sp_status sp_output_epoch(sp_trainer *trainer, const sp_step_report *step)
 
 /* ---- report.html ---- */
 
-/* Quotes a text for the shell: 'it'\''s'. False: no room. */
-static bool output_add_quoted(char *to, size_t size, const char *text)
-{
-    size_t n = strlen(to);
-
-    if (n + 3 > size)
-        return false;
-    to[n++] = '\'';
-    for (; *text; text++) {
-        const char *piece = *text == '\'' ? "'\\''" : (const char[2]){*text, 0};
-        const size_t m = strlen(piece);
-
-        if (n + m + 2 > size)
-            return false;
-        memcpy(to + n, piece, m);
-        n += m;
-    }
-    to[n++] = '\'';
-    to[n] = '\0';
-    return true;
-}
-
 void sp_output_renew(sp_session *session)
 {
     sp_run *run = &session->run;
     /* Borrowed by the queue of commands until it has run. */
-    static char command[3 * PATH_MAX];
+    static char command[8 * PATH_MAX + 64];
     char self[PATH_MAX], report[PATH_MAX];
     const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    bool is_whole;
 
     if (run->comm->rank != 0 || session->config->run.report_every <= 0)
         return;
-    self[n > 0 ? n : 0] = '\0';
-    sp_file_in(run->dir, "report.html", report);
-    command[0] = '\0';
-    is_whole = n > 0 && output_add_quoted(command, sizeof command - 64, self);
-    strcat(command, " report --quiet -o ");
-    is_whole = is_whole && output_add_quoted(command, sizeof command - 64, report);
-    if (!is_whole) {
-        sp_log_warn0("report.html is not renewed: the paths are too long");
+    if (n < 0) {
+        sp_log_warn0("report.html is not renewed: /proc/self/exe: %s", strerror(errno));
         return;
     }
+    self[n] = '\0';
+    sp_file_in(run->dir, "report.html", report);
+    sp_text_quote(stpcpy(sp_text_quote(command, self), " report --quiet -o "), report);
     sp_run_command(run, command, run->dir);
     sp_run_after_save(run, session->config->run.after_save, report);
 }
