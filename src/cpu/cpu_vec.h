@@ -43,6 +43,16 @@ typedef int64_t lvec __attribute__((vector_size(8 * HALF)));
 typedef uint64_t uvec __attribute__((vector_size(8 * HALF)));
 
 #include ISA_FILE
+#ifndef CONV_BLOCKS /* 16 registers: the blocks of both versions that have so many */
+enum { NR_MAX = 2 };
+#define CONV_BLOCKS(X)  X(12, 1) X(6, 2)
+#define WGRAD_BLOCKS(X) X(12, 1) X(6, 2)
+enum { PANELS_MAX = 6, WGRAD_LEAST = 5 };
+#define LISTED_BLOCKS(X)                                                               \
+    X(2, 3, 2, 1)                                                                      \
+    X(2, 3, 2, 2) X(1, 4, 2, 1) X(1, 4, 2, 2) X(1, 5, 2, 1) X(1, 5, 2, 2)              \
+        X(1, 6, 2, 1) X(1, 6, 2, 2)
+#endif
 
 enum { LISTED_VECTORS = (int)NR_MAX * (int)PANELS_MAX }; /* of a group of panels */
 
