@@ -13,7 +13,6 @@
 #include "base/sp_signal.h"
 #include "compute/sp_backend.h"
 #include "data/sp_voxel.h"
-#include "vox/vox_step.h"
 #include "vox/vox_voxelize.h"
 
 sp_session *label_work_session(const label_work *w)

@@ -1,6 +1,6 @@
 /* The commands of spvox, which lead from scans to shards and from predictions back.
  *
- *     convert   scans --vox_blocks, vox_cloud--> points of one sample (vox_cloud)
+ *     convert   scans --vox_set, vox_cloud--> points of one sample (vox_cloud)
  *               cloud --vox_voxelize--> voxels --vox_part--> temporary file of a rank
  *               all parts --vox_set--> classes, statistics --> voxel shards (sp_shard)
  *     apply     predictions + scan --> codes of points --sp_scan_write--> labelled scan

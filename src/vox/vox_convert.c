@@ -1,7 +1,7 @@
 /* spvox convert: scans to voxel shards, in parallel over ranks.
  *
  *     cut        part p of file f by rank (f + p) % size    pieces: the list of samples
- *                (--block; vox_blocks.h)
+ *                (--block; vox_set.h)
  *     voxelize   piece i by rank i % size     parts in one temporary file per rank
  *     agree      all                          classes, mean and std of the whole set
  *     write      shard s by rank s % size     contiguous ranges of samples
@@ -30,10 +30,7 @@
 #include "compute/sp_backend.h"
 #include "report/sp_progress.h"
 #include "vox/vox.h"
-#include "vox/vox_blocks.h"
-#include "vox/vox_part.h"
 #include "vox/vox_set.h"
-#include "vox/vox_step.h"
 #include "vox/vox_sweeps.h"
 #include "vox/vox_voxelize.h"
 

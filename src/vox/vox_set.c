@@ -12,7 +12,7 @@
 
 #include "base/sp_list.h"
 #include "base/sp_log.h"
-#include "vox/vox_step.h"
+#include "vox/vox_voxelize.h"
 
 enum { LIST = 512, MOST_CODES = 32, SWEEPS = 24 };
 

@@ -1,4 +1,4 @@
-#include "vox/vox_blocks.h"
+#include "vox/vox_set.h"
 #include "base/sp_list.h"
 
 #include <assert.h>

@@ -1,5 +1,5 @@
 /* Voxelized samples in a rank's temporary file. */
-#include "vox/vox_part.h"
+#include "vox/vox_set.h"
 
 #include <assert.h>
 #include <errno.h>
