@@ -7,7 +7,7 @@
  *       proof of (1, r, a, b)                      ------>
  *       frames: number, status, proof of both     <----->   the same
  *
- * A proof is a keyed hash (sp_siphash.h). The key of the first two is the run's secret,
+ * A proof is a keyed hash (sp_siphash). The key of the first two is the run's secret,
  * which rank 0 drew and MPI carried to the ranks: it never travels here. Each side has
  * chosen one of the random numbers, so that a recorded conversation proves nothing
  * later. The key of frames is derived from secret, r, a and b. Frames are numbered from
@@ -26,7 +26,15 @@
 #include <stdint.h>
 
 #include "base/sp_error.h"
-#include "health/sp_siphash.h"
+
+/* SipHash-2-4, a keyed hash: without the key nobody can compute the hash of a text, not
+ * even after seeing the hashes of other texts (Aumasson and Bernstein, "SipHash: a fast
+ * short-input PRF", 2012). */
+
+enum { SP_SIPHASH_KEY = 16 };
+
+/* Returns the hash of `bytes` bytes under a key. Local. */
+uint64_t sp_siphash(const uint8_t key[SP_SIPHASH_KEY], const void *data, size_t bytes);
 
 typedef enum sp_frame_kind {
     SP_FRAME_ALIVE,

@@ -7,8 +7,7 @@
 #include <string.h>
 
 #include "base/sp_number.h"
-#include "report/sp_font.h"
-#include "report/sp_palette.h"
+#include "report/sp_canvas.h"
 
 /* Pixels. */
 enum {

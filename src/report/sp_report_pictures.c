@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/sp_file.h"
-#include "report/sp_palette.h"
+#include "report/sp_canvas.h"
 #include "report/sp_report.h"
 #include "report/sp_report_internal.h"
 

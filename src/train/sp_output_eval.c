@@ -9,7 +9,7 @@
 #include "base/sp_file.h"
 #include "base/sp_log.h"
 #include "base/sp_text.h"
-#include "report/sp_heatmap.h"
+#include "report/sp_canvas.h"
 #include "train/sp_members.h"
 #include "train/sp_output_internal.h"
 #include "train/sp_predict_files.h"

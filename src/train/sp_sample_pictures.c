@@ -14,8 +14,8 @@
 #include "base/sp_log.h"
 #include "comm/sp_gather_buffer.h"
 #include "net/sp_metrics.h"
+#include "report/sp_canvas.h"
 #include "report/sp_figure.h"
-#include "report/sp_palette.h"
 #include "train/sp_session.h"
 
 /* Pixels of a picture. */

@@ -15,8 +15,8 @@
 #include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "h5/sp_h5.h"
+#include "report/sp_canvas.h"
 #include "report/sp_figure.h"
-#include "report/sp_palette.h"
 #include "vox/vox.h"
 
 typedef struct arguments {

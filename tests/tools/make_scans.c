@@ -1,5 +1,5 @@
 /* make_scans FILE EXTENT TILES SEED [foot]: writes synthetic labelled points
- * (scan/scene/sp_landscape.h) as a scan, whose ending says how: .las, .bin with its .label,
+ * (scan/scene/sp_scene.h) as a scan, whose ending says how: .las, .bin with its .label,
  * .txt. TILES x TILES squares of EXTENT metres lie side by side. LAS says that its unit
  * is the metre, or the US survey foot.
  *
@@ -12,7 +12,7 @@
 
 #include "fixtures/scan_files.h"
 #include "base/sp_program.h"
-#include "scan/scene/sp_lidar.h"
+#include "scan/scene/sp_scene.h"
 
 enum { HEADER = 375, VLR_HEAD = 54, EVLR_HEAD = 60, EXTRA = 192, KEYS = 24 };
 enum { RECORD = 30 + 3, METRE = 9001, SURVEY_FOOT = 9003 };

@@ -14,7 +14,6 @@
 #include "base/sp_fault.h"
 #include "base/sp_list.h"
 #include "base/sp_signal.h"
-#include "scan/scene/sp_lidar.h"
 
 /* Most voxels and points of this rank that are kept between measuring and writing; the
  * samples beyond are made a second time. */

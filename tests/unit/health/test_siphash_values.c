@@ -1,7 +1,7 @@
 /* SipHash-2-4 gives the values of its authors: key 00 01 .. 0f, text 00 01 .. n-1. */
 #include "fixtures/test.h"
 
-#include "health/sp_siphash.h"
+#include "health/sp_auth_socket.h"
 
 TEST(the_published_values)
 {

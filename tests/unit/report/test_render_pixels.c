@@ -4,10 +4,8 @@
 
 #include "fixtures/test.h"
 
+#include "report/sp_canvas.h"
 #include "report/sp_figure.h"
-#include "report/sp_font.h"
-#include "report/sp_heatmap.h"
-#include "report/sp_palette.h"
 #ifdef SP_WITH_PNG
 #include <png.h>
 #endif

@@ -2,7 +2,6 @@
  * no single feature tells them apart. */
 #include "fixtures/test.h"
 
-#include "scan/scene/sp_landscape.h"
 #include "scan/scene/sp_scene.h"
 
 enum { SCENES = 12 };

@@ -1,9 +1,8 @@
-#include "report/sp_heatmap.h"
 
 #include <assert.h>
 #include <stdio.h>
 
-#include "report/sp_font.h"
+#include "report/sp_canvas.h"
 
 enum {
     EDGE = 720,        /* about that many pixels for all cells */

@@ -1,5 +1,5 @@
-#include "scan/scene/sp_landscape.h"
 #include "base/sp_list.h"
+#include "scan/scene/sp_scene.h"
 
 #include <assert.h>
 #include <math.h>
@@ -9,7 +9,9 @@
 #define MARGIN 10.0 /* metre around the scene; objects are placed there too */
 #define SPAN   60.0 /* metre between two poles */
 #define TURN   6.283185307179586477
-enum { MOST_CELLS = 1600 }; /* along an edge of the scene; its cells are 25 cm or more */
+enum {
+    MOST_CELLS = 1600
+}; /* along an edge of the scene; its cells are 25 cm or more */
 
 /* ---- raster ---- */
 
@@ -95,15 +97,15 @@ static double terrain_height(const sp_landscape *w, double x, double y, float sl
 static void stamp_ground(const sp_landscape *w, sp_cell *cell, double dx, double dy,
                          const void *what)
 {
-    const double soil = sin(0.37 * cell->x + w->wave[0][2]) *
-                        sin(0.29 * cell->y + w->wave[1][2]);
+    const double soil =
+        sin(0.37 * cell->x + w->wave[0][2]) * sin(0.29 * cell->y + w->wave[1][2]);
 
     (void)dx, (void)dy, (void)what;
     cell->z = (float)terrain_height(w, cell->x, cell->y, cell->slope);
     cell->label = SP_GROUND;
     cell->reflectance = road_distance(w, cell->x, cell->y) < 0 ? 0.16f
-                        : soil > 0.55                           ? 0.3f
-                                                                : 0.45f;
+                        : soil > 0.55                          ? 0.3f
+                                                               : 0.45f;
     cell->crown = cell->span = -1;
 }
 
@@ -347,7 +349,8 @@ static sp_status add_power_lines(sp_landscape *w, sp_rng *rng)
 
     SP_TRY(SP_NEW(&w->span, (size_t)n * (size_t)spans, "the wires of a scene"));
     for (int i = 0; i < n; i++) {
-        double heading = sp_rng_uniform(rng, 0, TURN), height = sp_rng_uniform(rng, 9, 14);
+        double heading = sp_rng_uniform(rng, 0, TURN),
+               height = sp_rng_uniform(rng, 9, 14);
         double shift = sp_rng_uniform(rng, 0, SPAN) - reach;
         double x = sp_rng_uniform(rng, 0.2, 0.8) * w->extent + shift * cos(heading);
         double y = sp_rng_uniform(rng, 0.2, 0.8) * w->extent + shift * sin(heading);

@@ -1,4 +1,4 @@
-#include "scan/scene/sp_lidar.h"
+#include "scan/scene/sp_scene.h"
 
 #include <assert.h>
 #include <math.h>
@@ -31,7 +31,8 @@ typedef struct echo {
 typedef struct ray {
     double from[3], dir[3]; /* dir has length 1 and points downwards */
     int n;
-    echo echo[MAX_RETURNS]; /* in the order of t; the surface that ends the ray is last */
+    echo echo
+        [MAX_RETURNS]; /* in the order of t; the surface that ends the ray is last */
 } ray;
 
 typedef struct scanner {
@@ -207,10 +208,9 @@ static sp_status lidar_fire(scanner *s, double heading, double aside, double u,
     const double reach = half + s->landscape->margin;
     const double x = u * c - v * q, y = u * q + v * c; /* of the target */
     const double length = hypot(v - aside, s->altitude);
-    ray r = {
-        .from = {half + u * c - aside * q, half + u * q + aside * c, s->altitude},
-        .dir = {(aside - v) * q / length, (v - aside) * c / length,
-                -s->altitude / length}};
+    ray r = {.from = {half + u * c - aside * q, half + u * q + aside * c, s->altitude},
+             .dir = {(aside - v) * q / length, (v - aside) * c / length,
+                     -s->altitude / length}};
 
     if (fabs(x) > reach || fabs(y) > reach)
         return SP_OK;
@@ -233,8 +233,8 @@ static sp_status fly_strip(scanner *s)
             double v = aside + h * tan(angle) + 0.04 * lidar_noise(s->rng);
             double drift = SPACING * (angle - first) / (last - first);
 
-            SP_TRY(lidar_fire(s, heading, aside,
-                              u + drift + 0.04 * lidar_noise(s->rng), v));
+            SP_TRY(lidar_fire(s, heading, aside, u + drift + 0.04 * lidar_noise(s->rng),
+                              v));
         }
     return SP_OK;
 }

@@ -1,4 +1,4 @@
-#include "report/sp_font.h"
+#include "report/sp_canvas.h"
 
 #include <assert.h>
 #include <math.h>
