@@ -37,6 +37,7 @@
  *     make_shards sums CHECKPOINT         name and crc32c of params, buffers, optim
  *     make_shards rows SHARD              name and crc32c of what its voxels have
  *     make_shards codes FILE              class=codes of each class
+ *     make_shards samples PATTERN         every sample of a data set as text
  *     make_shards weights FROM TO [LEFT_OUT [NAME [CHANGE]]]
  *                                         a file of /params and /buffers alone; NAME has
  *                                         a row less, or, with CHANGE "one" or "nan", a
@@ -50,16 +51,17 @@
  *                                         classes: it has VALUE names of classes
  */
 #include <hdf5.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/sp_crc.h"
-#include "base/sp_program.h"
 #include "base/sp_log.h"
+#include "base/sp_program.h"
+#include "checkpoint/sp_checkpoint_internal.h"
 #include "fixtures/shard_fixture.h"
 #include "h5/sp_h5.h"
-#include "checkpoint/sp_checkpoint_internal.h"
 
 static const int64_t sizes[] = {900, 40,  0,   300, 1,  700, 120, 60,
                                 500, 250, 333, 77,  18, 410, 190};
@@ -330,6 +332,41 @@ static sp_status print_codes(const char *path)
     return sp_h5_close(file);
 }
 
+static void print_sample(const sp_dataset *set, const sp_sample *s)
+{
+    printf("sample %" PRId64 " %s origin %.9g %.9g %.9g\n", s->id,
+           set->has_names ? sp_dataset_name(set, s->id) : "-", s->origin[0],
+           s->origin[1], s->origin[2]);
+    for (int64_t i = 0; i < s->n; i++) {
+        printf("%d %d %d %d", s->coords[3 * i], s->coords[3 * i + 1],
+               s->coords[3 * i + 2], s->labels[i]);
+        for (int c = 0; c < set->n_features; c++)
+            printf(" %.9g", (double)s->features[i * set->n_features + c]);
+        if (set->has_subvoxel)
+            printf(" %d", s->subvoxel[3 * i]);
+        printf("\n");
+    }
+    for (int64_t i = 0; i < s->n_points; i++)
+        printf("point %u %d %" PRIu64 "\n", s->point_voxel[i], s->point_labels[i],
+               s->point_index[i]);
+}
+
+static sp_status print_samples(const char *pattern)
+{
+    sp_sample_request all = {.verify = true, .with_points = true};
+    sp_sample s = {0};
+    sp_dataset set;
+
+    SP_TRY(fixture_open(&set, pattern));
+    for (int64_t i = 0; i < set.n_samples; i++) {
+        SP_TRY(sp_sample_read(&set, i, &all, &s));
+        print_sample(&set, &s);
+    }
+    sp_sample_destroy(&s);
+    sp_dataset_close(&set);
+    return SP_OK;
+}
+
 /* ---- files of weights, crafted checkpoints ---- */
 
 /* Copies an array; `change` is "", "less", "one", "unsummed" or the last element's
@@ -487,6 +524,8 @@ static sp_status run(int argc, char **argv)
         return print_rows(argv[2]);
     if (argc == 3 && strcmp(verb, "codes") == 0)
         return print_codes(argv[2]);
+    if (argc == 3 && strcmp(verb, "samples") == 0)
+        return print_samples(argv[2]);
     if (argc == 3 && strncmp(verb, "bare", 4) == 0)
         return make_bare(verb, argv[2]);
     if (argc == 4 && strncmp(verb, "bad-", 4) == 0)

@@ -1,4 +1,4 @@
-"""Compares shards written by h5py, and one of ours read by h5py, with what shard_print says."""
+"""Compares shards written by h5py, and one of ours read by h5py, with what make_shards samples says."""
 import subprocess
 import sys
 
@@ -50,7 +50,7 @@ def expected():
 
 
 def run(*args):
-    done = subprocess.run([tool, *args], capture_output=True, text=True)
+    done = subprocess.run([tool, "samples", *args], capture_output=True, text=True)
     return done.returncode, done.stdout.splitlines(), done.stderr
 
 

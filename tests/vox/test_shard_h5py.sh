@@ -4,7 +4,7 @@
 . "$SP_SRCDIR/tests/fixtures/program.sh"
 find_python "h5py, numpy"
 "$SHARDS" costly ours.h5 || fail "make_shards"
-"$python" "$SP_SRCDIR/tests/vox/shard_h5py.py" "$SP_BUILDDIR/tests/tools/shard_print" "$dir" \
+"$python" "$SP_SRCDIR/tests/vox/shard_h5py.py" "$SHARDS" "$dir" \
     ours.h5 || fail "h5py reads other numbers"
 
 # The lines of README write a shard, and the arguments before them train on it.
