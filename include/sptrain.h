@@ -160,8 +160,8 @@ int sp_comm_sum(sp_comm *comm, double *values, int64_t n);
 typedef struct sp_deck sp_deck;
 
 /* Creates a deck from text in the form of a deck file ("train: { lr = 0.1; };"), which
- * may not include files; NULL: all keys have their defaults. Keys and defaults:
- * `sptrain --keys` and sptrain(1). Of section run these keys count: device, devices,
+ * may not include files; NULL: all keys have their defaults. `sptrain --keys` and
+ * sptrain-deck(5) have the keys. Of section run these keys count: device, devices,
  * oversubscribe, threads, memory_mb, wgmma, transport, reduce_wire, watchdog_s (of
  * NCCL), bucket_mb, overlap, init_skip; the others belong to the program. Without the
  * key data.voxel_size the data's own voxels are used. The caller's objects take the

@@ -197,9 +197,9 @@ done
 sed -n '/^op  /,$p' keys | sed 1d | cut -d ' ' -f 1 >ops
 test "$(wc -l <ops)" -ge 14 || fail "$(wc -l <ops) operations in --keys"
 while read -r op; do
-    grep -q "^\.BR* \(.* \)*$op" "$SP_SRCDIR/man/sptrain.1" || fail "man page lacks $op"
+    grep -q "^\.BR* \(.* \)*$op" "$SP_SRCDIR/man/sptrain-deck.5" || fail "man page lacks $op"
 done <ops
-sed -n '/^\.nf/,/^\.fi/p' "$SP_SRCDIR/man/sptrain.1" | sed 's/^\..*//; s/out = 20/out = 4/' >man.deck
+sed -n '/^\.nf/,/^\.fi/p' "$SP_SRCDIR/man/sptrain-deck.5" | sed 's/^\..*//; s/out = 20/out = 4/' >man.deck
 run 1 0 man.deck data.train=u.h5 data.val=u.h5 run.dir=man train.steps=1 batch.size=4
 alone 2 "$SPTRAIN" --keys train
 one_diagnosis 'keys: expected nothing after it, found train'

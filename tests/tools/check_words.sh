@@ -13,7 +13,7 @@ count() {
     shift
     echo "$part"
     find "$@" -name '*.keep' -prune -o \( -name '*.[ch]' -o -name '*.inc' -o -name '*.cu' \
-        -o -name '*.cuh' -o -name '*.f90' -o -name '*.[137]' -o -name '[RHC][A-Z]*' \) -print |
+        -o -name '*.cuh' -o -name '*.f90' -o -name '*.[1357]' -o -name '[RHC][A-Z]*' \) -print |
         LC_ALL=C sort | xargs awk -v list="$list" -v part="$part" '
     BEGIN {
         n = split("where|of which|that of|none|behind|alone", name, "|")
