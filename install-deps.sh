@@ -6,7 +6,8 @@
 #                               those tests are skipped, and say so; and ccache, which
 #                               .ci/run builds with
 #   sh install-deps.sh --mpi=mpich|openmpi    the MPI; it may stand before --tests
-# laspy (pip) is used where it is found, to compare the reading of LAS.
+# laspy (pip) is used if it is found, to compare the reading of LAS, and codespell (pip or apt),
+# to find misspelt words.
 # The MPI is MPICH, but Open MPI on Ubuntu 24.04, whose MPICH was built for launchers that
 # speak PMIx and has mpiexec without it: each rank would see a world of one.
 set -eu
