@@ -41,13 +41,11 @@ static int64_t simulate(int rank, int size, sp_sample_arrays *samples)
         int32_t *coords = malloc((size_t)n * 3 * sizeof *coords);
         float *features = malloc((size_t)n * SCENE_FEATURES * sizeof *features);
         int32_t *labels = malloc((size_t)n * sizeof *labels);
-        sp_sample_arrays arrays;
+        const sp_sample_arrays arrays = {n, coords, features, labels};
 
         if (!coords || !features || !labels)
             MPI_Abort(MPI_COMM_WORLD, SP_EMEM);
         scene_sample(i, coords, features, labels);
-        arrays.n = n, arrays.coords = coords, arrays.features = features;
-        arrays.labels = labels;
         samples[i - first] = arrays;
     }
     return end - first;
@@ -59,10 +57,10 @@ static int64_t train(sp_comm *comm, sp_data *data, const char *path, float **wei
     sp_training_options options;
     sp_training *training;
     sp_step_info step;
+    sp_deck *deck;
     int64_t n;
 
     memset(&options, 0, sizeof options);
-    sp_deck *deck;
     check(sp_deck_create(&deck, deck_text));
     options.comm = comm, options.deck = deck, options.train = data;
     check(sp_training_create(&training, &options));

@@ -1,4 +1,4 @@
-! Trains and evaluates from Fortran, by iso_c_binding: data from a callback, one rank.
+! Trains from Fortran, by iso_c_binding: data from a callback, one rank.
 !
 !     ./06_fortran
 program fortran_example
@@ -6,26 +6,24 @@ program fortran_example
     implicit none
 
     integer, parameter :: n_samples = 4, n_voxels = 512, n_features = 1, n_classes = 2
-
     ! As sp_data_about of sptrain.h.
     type, bind(c) :: data_about
         real(c_double) :: voxel_size
         integer(c_int) :: n_features, n_classes
-        type(c_ptr) :: feature_names, class_names, feature_mean, feature_std
+        type(c_ptr) :: feature_names = c_null_ptr, class_names = c_null_ptr
+        type(c_ptr) :: feature_mean = c_null_ptr, feature_std = c_null_ptr
     end type
-    ! As sp_hooks and sp_training_options.
-    type, bind(c) :: hooks
-        type(c_ptr) :: arg
-        type(c_funptr) :: log, progress, should_stop, step_end, evaluation_end
-    end type
+    ! As sp_training_options, with the members of its sp_hooks.
     type, bind(c) :: training_options
-        type(c_ptr) :: comm, deck, train, validation
-        type(hooks) :: own
-        type(c_funptr) :: loss
-        type(c_ptr) :: loss_arg
-        integer(c_int) :: n_metrics
-        type(c_funptr) :: metric
-        type(c_ptr) :: metric_arg
+        type(c_ptr) :: comm, deck, train, validation = c_null_ptr
+        type(c_ptr) :: arg = c_null_ptr
+        type(c_funptr) :: log = c_null_funptr, progress = c_null_funptr
+        type(c_funptr) :: should_stop = c_null_funptr, step_end = c_null_funptr
+        type(c_funptr) :: evaluation_end = c_null_funptr, loss = c_null_funptr
+        type(c_ptr) :: loss_arg = c_null_ptr
+        integer(c_int) :: n_metrics = 0
+        type(c_funptr) :: metric = c_null_funptr
+        type(c_ptr) :: metric_arg = c_null_ptr
     end type
     ! As sp_step_info.
     type, bind(c) :: step_info
@@ -34,26 +32,26 @@ program fortran_example
         integer(c_int) :: is_epoch_end, is_skipped, is_stopping
     end type
 
+    abstract interface
+        subroutine destroy(object) bind(c)
+            import
+            type(c_ptr), value :: object
+        end subroutine
+    end interface
+    procedure(destroy), bind(c) :: sp_comm_destroy, sp_deck_destroy, sp_data_destroy, &
+        sp_training_destroy
     interface
         integer(c_int) function sp_comm_create_self(comm) bind(c)
-            import :: c_int, c_ptr
+            import
             type(c_ptr), intent(out) :: comm
         end function
-        subroutine sp_comm_destroy(comm) bind(c)
-            import :: c_ptr
-            type(c_ptr), value :: comm
-        end subroutine
         integer(c_int) function sp_deck_create(deck, text) bind(c)
-            import :: c_int, c_ptr, c_char
+            import
             type(c_ptr), intent(out) :: deck
             character(kind=c_char), intent(in) :: text(*)
         end function
-        subroutine sp_deck_destroy(deck) bind(c)
-            import :: c_ptr
-            type(c_ptr), value :: deck
-        end subroutine
         integer(c_int) function sp_data_create_source(data, about, n, sizes, read, arg) bind(c)
-            import :: c_int, c_ptr, c_int64_t, c_funptr, data_about
+            import
             type(c_ptr), intent(out) :: data
             type(data_about), intent(in) :: about
             integer(c_int64_t), value :: n
@@ -61,47 +59,27 @@ program fortran_example
             type(c_funptr), value :: read
             type(c_ptr), value :: arg
         end function
-        subroutine sp_data_destroy(data) bind(c)
-            import :: c_ptr
-            type(c_ptr), value :: data
-        end subroutine
         integer(c_int) function sp_training_create(training, options) bind(c)
-            import :: c_int, c_ptr, training_options
+            import
             type(c_ptr), intent(out) :: training
             type(training_options), intent(in) :: options
         end function
         integer(c_int) function sp_training_is_done(training) bind(c)
-            import :: c_int, c_ptr
+            import
             type(c_ptr), value :: training
         end function
         integer(c_int) function sp_training_step(training, info) bind(c)
-            import :: c_int, c_ptr, step_info
+            import
             type(c_ptr), value :: training
             type(step_info), intent(out) :: info
         end function
-        subroutine sp_training_destroy(training) bind(c)
-            import :: c_ptr
-            type(c_ptr), value :: training
-        end subroutine
     end interface
-
     type(training_options) :: options
-    type(data_about) :: about
+    type(data_about) :: about = data_about(0.1d0, n_features, n_classes)
     type(step_info) :: info
     type(c_ptr) :: training
-    integer(c_int64_t) :: sizes(n_samples)
+    integer(c_int64_t) :: sizes(n_samples) = n_voxels
 
-    about = data_about(0.1d0, n_features, n_classes, c_null_ptr, c_null_ptr, c_null_ptr, &
-        c_null_ptr)
-    sizes = n_voxels
-    options%own = hooks(c_null_ptr, c_null_funptr, c_null_funptr, c_null_funptr, &
-        c_null_funptr, c_null_funptr)
-    options%validation = c_null_ptr
-    options%loss = c_null_funptr
-    options%loss_arg = c_null_ptr
-    options%n_metrics = 0
-    options%metric = c_null_funptr
-    options%metric_arg = c_null_ptr
     call check(sp_comm_create_self(options%comm))
     call check(sp_deck_create(options%deck, 'net: { family = "dummy"; width = 0.5; };' // &
         ' batch: { size = 2; }; train: { epochs = 3; warmup_steps = 0; lr = 0.02; };' // &
@@ -117,12 +95,9 @@ program fortran_example
     call sp_data_destroy(options%train)
     call sp_deck_destroy(options%deck)
     call sp_comm_destroy(options%comm)
-
 contains
-
     subroutine check(status)
         integer(c_int), intent(in) :: status
-
         if (status /= 0) error stop 'sptrain has failed'
     end subroutine
 
