@@ -169,11 +169,11 @@ typedef struct sp_deck sp_deck;
  * folds would be trained on. It warns of data.test, data.val_sets, eval.merge,
  * eval.views, eval.members, run.init_from and run.init_norm, and ignores data.train and
  * data.val, which a deck of `sptrain` has. SP_EUSAGE with the line, the key and the
- * nearest valid name. */
+ * nearest valid name; SP_EMEM. */
 int sp_deck_create(sp_deck **deck, const char *text);
 /* Sets one key, as "train.lr=0.1". Does not change objects that exist. Keys that need
  * each other may be set in any order: sp_training_create checks them together.
- * SP_EUSAGE; the deck is then unchanged. */
+ * SP_EUSAGE, SP_EMEM; the deck is then unchanged. */
 int sp_deck_override(sp_deck *deck, const char *assignment);
 /* Local; trainings that were created from the deck have a copy. */
 void sp_deck_destroy(sp_deck *deck);
@@ -300,9 +300,10 @@ typedef int sp_loss_fn(void *arg, const sp_logits *logits, float *gradient,
  * or on the order. |sum| of a sample is below 2^192. */
 typedef void sp_metric_fn(void *arg, const sp_logits *logits, double *sums);
 
-/* Functions of the caller; each may be NULL. arg is passed to all of them. They do not
- * call functions of the same training. These and all other callbacks return: an
- * exception of C++ or a longjmp through the library is undefined. */
+/* Functions of the caller; each may be NULL. arg is passed to all of them. Texts and
+ * structs that they get are valid during the call. They do not call functions of the same
+ * training. These and all other callbacks return: an exception of C++ or a longjmp
+ * through the library is undefined. */
 typedef struct sp_hooks {
     void *arg;
     /* A line of the log without a newline. level 0: information, of rank 0; 1: a warning,
@@ -349,13 +350,15 @@ int sp_training_is_done(const sp_training *training);
 /* Runs one step; *info may be NULL. Collective, but not agreed: a rank that fails returns,
  * and the others may wait for it, so the caller ends the ranks then. After the first
  * steps nothing is allocated. SP_EUSAGE if the training is done; SP_ENUMERIC on all ranks
- * if it was the last of train.nonfinite_limit steps in a row that were skipped. */
+ * if it was the last of train.nonfinite_limit steps in a row that were skipped; SP_EDATA:
+ * a sample cannot be read; SP_EMEM, SP_EMPI, SP_EDEVICE. */
 int sp_training_step(sp_training *training, sp_step_info *info);
 /* Evaluates the weights on all samples of `validation` (within eval.range), each once
  * and as stored: views, merged blocks, further models and averaged weights (eval.views,
  * eval.merge, eval.members, train.ema, train.average_tail) are evaluated by `sptrain
- * eval` on a saved checkpoint. Collective; agreed as far as numbers that are not finite
- * are concerned (SP_ENUMERIC). SP_EUSAGE without validation data. */
+ * eval` on a saved checkpoint. *scores may be NULL. Collective; agreed as far as numbers
+ * that are not finite are concerned (SP_ENUMERIC). SP_EUSAGE without validation data;
+ * SP_EDATA, SP_EMEM, SP_EMPI, SP_EDEVICE. */
 int sp_training_evaluate(sp_training *training, sp_scores *scores);
 /* Writes a checkpoint, which `sptrain` and sp_training_load continue and sp_model_open
  * reads; a reader finds the old file or the new one. Collective. SP_EIO, SP_EMEM. */
@@ -371,7 +374,7 @@ int sp_training_load(sp_training *training, const char *path);
  * as it was. */
 int sp_training_load_weights(sp_training *training, const char *path);
 /* The number of weights, and a copy of them: weights [n_weights], host memory, in the
- * order of the network's layers. */
+ * order of the network's layers. Local. SP_EDEVICE. */
 int64_t sp_training_n_weights(const sp_training *training);
 int sp_training_weights(sp_training *training, float *weights);
 
