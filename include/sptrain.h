@@ -1,13 +1,13 @@
 /* sptrain: sparse 3D convolutional networks on point clouds, as a library.
  *
- *     sp_comm      ranks: a communicator of MPI that the caller has, or one rank without
- *        |         MPI
+ *     sp_comm      ranks: a communicator of MPI that the caller has, or one rank
+ *        |         without MPI
  *     sp_deck      what to do: network, optimizer, schedule, augmentation, device, as
  *        |         text with the keys of `sptrain --keys`
  *     sp_data      samples: voxel shards, arrays of the caller, or a callback
  *        |
- *     sp_training  device, network, optimizer and loader, opened together from the three
- *        |         above: sp_training_step until sp_training_is_done, with
+ *     sp_training  device, network, optimizer and loader, opened together from the
+ *        |         three above: sp_training_step until sp_training_is_done, with
  *        |         sp_training_evaluate and sp_training_save in between
  *     sp_model     prediction, from a checkpoint or packed model; needs no other object
  *
@@ -98,9 +98,9 @@ typedef struct sp_model_info {
 
 /* Opens a packed model, or with the full library a checkpoint or a run folder too (its
  * best.h5, else its newest checkpoint). options NULL: zeros. *model is NULL after a
- * failure. SP_EUSAGE (2): an option, or a folder without a checkpoint; SP_EDATA (3): the
- * file is missing, damaged, of another kind, or names no columns; SP_EIO (4), SP_EMEM
- * (5). Cost: reads the whole file. */
+ * failure. SP_EUSAGE (2): an option, or a folder without a checkpoint; SP_EDATA (3):
+ * the file is missing, damaged, of another kind, or names no columns; SP_EIO (4),
+ * SP_EMEM (5). Cost: reads the whole file. */
 int sp_model_open(sp_model **model, const char *path, const sp_model_options *options);
 /* Fills info; its names live as long as the model. SP_EUSAGE: a pointer is NULL. */
 int sp_model_describe(const sp_model *model, sp_model_info *info);
@@ -137,10 +137,10 @@ int sp_comm_create_self(sp_comm **comm);
  * may be freed. Collective over `of`. MPI has been initialized with MPI_THREAD_FUNNELED
  * at least, with which only the main thread may use such a communicator. Threads that
  * each use one at the same time need MPI_THREAD_MULTIPLE. All later calls with this
- * communicator come from one thread. Errors of MPI within the
- * library are returned as SP_EMPI; the other ranks may then wait for ever, so the caller
- * ends them (MPI_Abort). SP_EUSAGE: MPI is not in use, serves too few threads, or `of`
- * is an intercommunicator; SP_EMPI, SP_EMEM. */
+ * communicator come from one thread. Errors of MPI within the library are returned as
+ * SP_EMPI; the other ranks may then wait for ever, so the caller ends them (MPI_Abort).
+ * SP_EUSAGE: MPI is not in use, serves too few threads, or `of` is an
+ * intercommunicator; SP_EMPI, SP_EMEM. */
 int sp_comm_create_mpi(sp_comm **comm, MPI_Comm of);
 #endif
 /* The same for a communicator of Fortran. */
@@ -182,8 +182,8 @@ void sp_deck_destroy(sp_deck *deck);
 
 typedef struct sp_data sp_data;
 
-/* What all samples of a data set have in common. No two features and no two classes have
- * the same name. Borrowed during the call. */
+/* What all samples of a data set have in common. No two features and no two classes
+ * have the same name. Borrowed during the call. */
 typedef struct sp_data_about {
     double voxel_size; /* metre; edge of a voxel of the coordinates */
     int n_features, n_classes;
@@ -226,9 +226,9 @@ int sp_data_create_gathered(sp_data **data, sp_comm *comm, const sp_data_about *
  * wanted the sample (SP_EDATA). */
 typedef int sp_read_fn(void *arg, int64_t i, int32_t *coords, float *features,
                        int32_t *labels);
-/* Creates a data set from a callback. n_voxels [n_samples], the sizes of the samples, is
- * copied: steps are balanced over the ranks by them. `arg` is borrowed until the data
- * set is destroyed. SP_EUSAGE, SP_EMEM. */
+/* Creates a data set from a callback. n_voxels [n_samples], the sizes of the samples,
+ * is copied: steps are balanced over the ranks by them. `arg` is borrowed until the
+ * data set is destroyed. SP_EUSAGE, SP_EMEM. */
 int sp_data_create_source(sp_data **data, const sp_data_about *about, int64_t n_samples,
                           const int64_t *n_voxels, sp_read_fn *read, void *arg);
 /* The number of samples, and of voxels in all of them. */
@@ -257,8 +257,8 @@ typedef struct sp_step_info {
     int is_stopping;  /* 1: should_stop of a rank asked for the end */
 } sp_step_info;
 
-/* The results of an evaluation, the same on all ranks. Arrays belong to the training and
- * are valid until its next call. */
+/* The results of an evaluation, the same on all ranks. Arrays belong to the training
+ * and are valid until its next call. */
 typedef struct sp_scores {
     int64_t n_samples, n_voxels; /* voxels with a label */
     double loss;                 /* mean over them */
@@ -285,34 +285,34 @@ typedef struct sp_logits {
 
 /* A loss of the caller, instead of train.loss. Called on every rank in every step, also
  * on a rank without samples, from the thread that calls sp_training_step, so it may
- * communicate over the ranks (sp_comm_sum, MPI). The loss of a step is L = S / W, where S
- * and W are the sums over the ranks of *loss_sum and *weight_sum.
- *   gradient    [n][n_classes] written: dS/dlogits, by this rank's logits, of the S of all
- *               ranks, without the division by W
+ * communicate over the ranks (sp_comm_sum, MPI). The loss of a step is L = S / W; S and W
+ * are the sums over the ranks of *loss_sum and *weight_sum.
+ *   gradient    [n][n_classes] written: dS/dlogits, by this rank's logits, of the S of
+ *               all ranks, without the division by W
  *   *loss_sum, *weight_sum   this rank's parts; both are 0 on a rank without samples
- * W is a constant, which does not depend on the logits. The data need no labels. Returns
- * 0; another value is a failure of the step on this rank (SP_EUSAGE). */
+ * W is a constant, which does not depend on the logits. The data need no labels.
+ * Returns 0; another value is a failure of the step on this rank (SP_EUSAGE). */
 typedef int sp_loss_fn(void *arg, const sp_logits *logits, float *gradient,
                        double *loss_sum, double *weight_sum);
 /* A metric of the caller. Called in an evaluation for each sample, with n_samples = 1;
  * sums [n_metrics] are 0 before, are rounded to multiples of 2^-72, and are added up
- * exactly over all samples of all ranks: the result does not depend on the number of ranks
- * or on the order. |sum| of a sample is below 2^192. */
+ * exactly over all samples of all ranks: the result does not depend on the number of
+ * ranks or on the order. |sum| of a sample is below 2^192. */
 typedef void sp_metric_fn(void *arg, const sp_logits *logits, double *sums);
 
 /* Functions of the caller; each may be NULL. arg is passed to all of them. Texts and
- * structs that they get are valid during the call. They do not call functions of the same
- * training. These and all other callbacks return: an exception of C++ or a longjmp
+ * structs that they get are valid during the call. They do not call functions of the
+ * same training. These and all other callbacks return: an exception of C++ or a longjmp
  * through the library is undefined. */
 typedef struct sp_hooks {
     void *arg;
-    /* A line of the log without a newline. level 0: information, of rank 0; 1: a warning,
-     * of any rank. Any thread of the library calls it, one at a time. */
+    /* A line of the log without a newline. level 0: information, of rank 0; 1: a
+     * warning, of any rank. Any thread of the library calls it, one at a time. */
     void (*log)(void *arg, int level, const char *line);
     /* Samples done of an evaluation, over all ranks. */
     void (*progress)(void *arg, const char *what, int64_t done, int64_t total);
-    /* Asked once a step: not 0 if this rank wants the training to stop. The step ends as
-     * usual, and is_stopping is set on all ranks. */
+    /* Asked once a step: not 0 if this rank wants the training to stop. The step ends
+     * as usual, and is_stopping is set on all ranks. */
     int (*should_stop)(void *arg);
     /* Called at the end of each step and of each evaluation, on every rank. */
     void (*step_end)(void *arg, const sp_step_info *step);
@@ -320,16 +320,17 @@ typedef struct sp_hooks {
 } sp_hooks;
 
 /* Zero it, then set the fields you need. comm, deck and train are needed. Objects and
- * functions are borrowed until the training is destroyed; `deck` is copied. All ranks have
- * the same deck (but for run.threads and run.devices), data, loss and n_metrics. */
+ * functions are borrowed until the training is destroyed; `deck` is copied. All ranks
+ * have the same deck (but for run.threads and run.devices), data, loss and
+ * n_metrics. */
 typedef struct sp_training_options {
     sp_comm *comm;
     const sp_deck *deck;
     sp_data *train;
     sp_data *validation; /* NULL: sp_training_evaluate fails */
     sp_hooks hooks;
-    /* NULL: train.loss. A step is then one micro-batch on each rank: batch.accumulate is
-     * 1, and a step that does not fit into memory or batch.voxel_budget fails
+    /* NULL: train.loss. A step is then one micro-batch on each rank: batch.accumulate
+     * is 1, and a step that does not fit into memory or batch.voxel_budget fails
      * (SP_EUSAGE). */
     sp_loss_fn *loss;
     void *loss_arg;
@@ -338,8 +339,8 @@ typedef struct sp_training_options {
     void *metric_arg;
 } sp_training_options;
 
-/* Opens device, network with initial weights, optimizer and loader as the deck says, and
- * places the training at its beginning. Collective. With the same deck and data the
+/* Opens device, network with initial weights, optimizer and loader as the deck says,
+ * and places the training at its beginning. Collective. With the same deck and data the
  * weights after a step are the same bits as in `sptrain`. SP_EUSAGE, SP_EDATA, SP_EMEM,
  * SP_EDEVICE, SP_EMPI. */
 int sp_training_create(sp_training **training, const sp_training_options *options);
@@ -347,26 +348,26 @@ int sp_training_create(sp_training **training, const sp_training_options *option
 void sp_training_destroy(sp_training *training);
 /* Not 0 once all steps of the deck (train.epochs or train.steps) are done. */
 int sp_training_is_done(const sp_training *training);
-/* Runs one step; *info may be NULL. Collective, but not agreed: a rank that fails returns,
- * and the others may wait for it, so the caller ends the ranks then. After the first
- * steps nothing is allocated. SP_EUSAGE if the training is done; SP_ENUMERIC on all ranks
- * if it was the last of train.nonfinite_limit steps in a row that were skipped; SP_EDATA:
- * a sample cannot be read; SP_EMEM, SP_EMPI, SP_EDEVICE. */
+/* Runs one step; *info may be NULL. Collective, but not agreed: a rank that fails
+ * returns, and the others may wait for it, so the caller ends the ranks then. After the
+ * first steps nothing is allocated. SP_EUSAGE if the training is done; SP_ENUMERIC on
+ * all ranks if it was the last of train.nonfinite_limit steps in a row that were
+ * skipped; SP_EDATA: a sample cannot be read; SP_EMEM, SP_EMPI, SP_EDEVICE. */
 int sp_training_step(sp_training *training, sp_step_info *info);
 /* Evaluates the weights on all samples of `validation` (within eval.range), each once
  * and as stored: views, merged blocks, further models and averaged weights (eval.views,
  * eval.merge, eval.members, train.ema, train.average_tail) are evaluated by `sptrain
- * eval` on a saved checkpoint. *scores may be NULL. Collective; agreed as far as numbers
- * that are not finite are concerned (SP_ENUMERIC). SP_EUSAGE without validation data;
- * SP_EDATA, SP_EMEM, SP_EMPI, SP_EDEVICE. */
+ * eval` on a saved checkpoint. *scores may be NULL. Collective; agreed as far as
+ * numbers that are not finite are concerned (SP_ENUMERIC). SP_EUSAGE without validation
+ * data; SP_EDATA, SP_EMEM, SP_EMPI, SP_EDEVICE. */
 int sp_training_evaluate(sp_training *training, sp_scores *scores);
 /* Writes a checkpoint, which `sptrain` and sp_training_load continue and sp_model_open
  * reads; a reader finds the old file or the new one. Collective. SP_EIO, SP_EMEM. */
 int sp_training_save(sp_training *training, const char *path);
-/* Continues from a checkpoint of the same deck and data: the following steps are the bits
- * of a training that was never interrupted. Other keys than those of the network,
- * batch.size, batch.per and train.seed may have changed. Collective. SP_EDATA, SP_EUSAGE:
- * it is of another network, batch or seed, or of other data. */
+/* Continues from a checkpoint of the same deck and data: the following steps are the
+ * bits of a training that was never interrupted. Other keys than those of the network,
+ * batch.size, batch.per and train.seed may have changed. Collective. SP_EDATA,
+ * SP_EUSAGE: it is of another network, batch or seed, or of other data. */
 int sp_training_load(sp_training *training, const char *path);
 /* Takes over weights and statistics of a checkpoint or a file of weights, and nothing
  * else; of a training with run.weights = "ema" the averages. Collective. SP_EDATA: they
