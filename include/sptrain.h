@@ -285,8 +285,8 @@ typedef struct sp_logits {
 
 /* A loss of the caller, instead of train.loss. Called on every rank in every step, also
  * on a rank without samples, from the thread that calls sp_training_step, so it may
- * communicate over the ranks (sp_comm_sum, MPI). The loss of a step is L = S / W; S and W
- * are the sums over the ranks of *loss_sum and *weight_sum.
+ * communicate over the ranks (sp_comm_sum, MPI). The loss of a step is L = S / W, the
+ * sums over the ranks of *loss_sum and *weight_sum.
  *   gradient    [n][n_classes] written: dS/dlogits, by this rank's logits, of the S of
  *               all ranks, without the division by W
  *   *loss_sum, *weight_sum   this rank's parts; both are 0 on a rank without samples
