@@ -1,4 +1,4 @@
-/* Convolutions on the device: the interface between the files of this room.
+/* Convolutions on the device: the interface between the files of this folder.
  *
  *     weights --> cuda_conv_pack.cu, and the update of cuda_optim.cu
  *                                           |  packed: [units][n], or for wgmma

@@ -1,4 +1,4 @@
-/* Plans built on the device: the interface between the files of this room.
+/* Plans built on the device: the interface between the files of this folder.
  *
  *     coordinates, sample rows (host)
  *         |  cuda_plan.cu         Morton keys of level 0, sorted with the sample above

@@ -1,5 +1,5 @@
 /* Transports of device memory (sp_transport.h): the interface between the files of this
- * room.
+ * folder.
  *
  *     file                  posted sums (gradients)     small sums (batch statistics)
  *     cuda_reduce_nccl.cu   NCCL, reduce stream         NCCL, compute stream

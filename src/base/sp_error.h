@@ -12,7 +12,7 @@
  * (sp_error_save), and the thread that reports the error makes it its own
  * (sp_error_raise).
  *
- * The other modules of this room need only each other and the system: console output
+ * The other modules of this folder need only each other and the system: console output
  * (sp_log.h), files (sp_file.h), JSON lines (sp_json.h), printable text (sp_text.h),
  * random numbers (sp_rng.h), exact sums (sp_exact.h), checksums (sp_crc.h), lists that
  * grow (sp_list.h), the limits of the machine (sp_machine.h).

@@ -16,9 +16,9 @@
  * that fails over) while the process is alive. Such calls are counted, so that the
  * watchdog can wait longer for them.
  *
- * The other modules of this room accompany a process, in this order: requests to stop
- * (sp_signal.h), the limit on the start (sp_start.h), faults for tests (sp_fault.h),
- * commands of the user and other child processes (sp_child.h).
+ * Other modules of this folder accompany a process too: requests to stop (sp_signal.h),
+ * faults for tests (sp_fault.h), commands of the user and other child processes
+ * (sp_child.h). health/ has the limit on the start (sp_start.h).
  */
 #ifndef SP_LIVENESS_H
 #define SP_LIVENESS_H

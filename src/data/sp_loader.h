@@ -1,4 +1,4 @@
-/* Batches, prepared ahead of the training. The room's flow:
+/* Batches, prepared ahead of the training. The folder's flow:
  *
  *     sp_shard_*  headers of all files --> index of the data set, on every rank
  *     sp_sampler  index, seed, epoch, position --> samples of a step, dealt to ranks

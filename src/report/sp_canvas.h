@@ -1,4 +1,4 @@
-/* Pictures that the program draws itself, and PNG files of them. The room's flow:
+/* Pictures that the program draws itself, and PNG files of them. Its flow:
  *
  *     sp_palette_class   classes, values --> colours that colour-blind people tell apart
  *     sp_render          points of a cloud --> their picture from one side, with depth
@@ -8,7 +8,7 @@
  *     sp_canvas          pixels <-- all of these; sp_png --> bytes of a PNG file
  *
  * The same input gives the same bytes. Only sp_png.c includes libpng's header. All
- * functions of the room are local, and any thread may call them for its own canvases.
+ * functions of these files are local, and any thread may call them for its own canvases.
  *
  * A canvas holds straight (not premultiplied) colours. */
 #ifndef SP_CANVAS_H

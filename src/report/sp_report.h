@@ -1,5 +1,5 @@
 /* The report of one or several runs: one HTML file that needs nothing else, to be
- * opened without a network, copied home, printed. The room's flow:
+ * opened without a network, copied home, printed. The flow of the folder:
  *
  *     run folder --sp_history--> numbers, texts         damaged parts become notes
  *     histories    --sp_report---> summary, differences of the decks   (sp_report.c)

@@ -1,5 +1,5 @@
 /* The memory of a run, estimated before it starts from its network and from the voxels
- * that a rank holds at a time. The room's modules in the order of their use:
+ * that a rank holds at a time. The folder's modules in the order of their use:
  *
  *     sp_graph --sp_lower--> steps and values (sp_lower.h)
  *                                |  rows of a micro-batch

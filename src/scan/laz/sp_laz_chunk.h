@@ -1,4 +1,4 @@
-/* Chunks of a file: their places, and the decoding of one. Only the files of this room
+/* Chunks of a file: their places, and the decoding of one. Only the files of this folder
  * include it. */
 #ifndef SP_LAZ_CHUNK_H
 #define SP_LAZ_CHUNK_H

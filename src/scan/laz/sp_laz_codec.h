@@ -1,5 +1,5 @@
 /* The points of one chunk, in either direction: the state between two points. Only the
- * files of this room include it. */
+ * files of this folder include it. */
 #ifndef SP_LAZ_CODEC_H
 #define SP_LAZ_CODEC_H
 
