@@ -25,12 +25,14 @@ sp_status label_cut_begin(label_cut **cut, sp_comm *comm, const label_store *sto
         .comm = comm, .vox = store->vox, .scan = store->scan, .store = *store};
     snprintf(c->path, sizeof c->path, "%s", path);
     vox_part_path(c->path, part, c->own_path, sizeof c->own_path);
+    label_files_unfinished(store->files, c->scan, LABEL_CHUNKS, c->chunks);
     SP_TRY(SP_NEW(&c->is_damaged, c->vox->n_inputs, "the neighbours of a scan"));
     c->part = (vox_cut){.options = c->vox,
                         .file = c->scan,
                         .part = part,
                         .n_parts = comm->size,
                         .path = c->own_path,
+                        .chunks = c->vox->is_window ? c->chunks : NULL,
                         .done = c->store.done,
                         .n_done = c->store.n_done,
                         .is_damaged = c->is_damaged};

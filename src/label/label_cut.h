@@ -23,6 +23,7 @@ typedef struct label_cut {
     label_store store;     /* of blocks that other scans have too */
     char path[LABEL_PATH]; /* prefix of the parts' names */
     char own_path[(int)LABEL_PATH + VOX_PART_ROOM]; /* this rank's file */
+    char chunks[LABEL_PATH]; /* of COPC with a window, for the output */
     /* This rank's, until it is taken. */
     vox_cut part;
     unsigned char *is_damaged; /* [vox->n_inputs] */

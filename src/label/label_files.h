@@ -16,6 +16,8 @@
 #include "label/label_model.h"
 
 enum { LABEL_NAME = 256, LABEL_PATH = 4096 };
+/* The ending of the file with the chunks that a window of COPC needs. */
+#define LABEL_CHUNKS ".chunks"
 
 /* One scan and its output. Ranks exchange it as plain bytes. */
 typedef struct label_file {

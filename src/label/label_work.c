@@ -312,15 +312,19 @@ static sp_status write_output(void *work, const label_job *job)
 {
     const label_work *w = work;
     sp_scan_options options = vox_scan_options(&w->vox);
-    char path[LABEL_PATH];
+    char path[LABEL_PATH], chunks[LABEL_PATH];
     sp_scan *scan;
     sp_status rc;
 
     options.z_unit = SP_SCAN_Z_OF_RECORDS; /* a copy keeps z unchanged */
     label_files_unfinished(w->files, job->scan, "", path);
+    label_files_unfinished(w->files, job->scan, LABEL_CHUNKS, chunks);
     SP_TRY(sp_scan_open(&scan, w->vox.input[job->scan], &options));
-    rc = write_rows(w, job, scan, path);
+    rc = sp_scan_copy_chunks(scan, chunks, true);
+    if (rc == SP_OK)
+        rc = write_rows(w, job, scan, path);
     sp_scan_close(scan);
+    unlink(chunks);
     if (rc == SP_OK && job->step != LABEL_PART)
         rc = label_files_finish(w->files, job->scan);
     return rc;

@@ -159,6 +159,11 @@ sp_status sp_scan_rewind(sp_scan *scan);
  * that is only read from its beginning (text, for one) is whole in part 0. Reading
  * begins at the part's first point. Errors of sp_scan_rewind. */
 sp_status sp_scan_limit(sp_scan *scan, int part, int n_parts);
+/* Of COPC that was opened with a window, from now on: the compressed chunks that are read
+ * are also written to the file `path`, by any number of readers, or, with is_copied, read
+ * from there, so that two passes read the scan once. Other scans ignore it. Nothing was
+ * read yet; the path is borrowed. SP_EIO. */
+sp_status sp_scan_copy_chunks(sp_scan *scan, const char *path, bool is_copied);
 void sp_scan_points_destroy(sp_scan_points *points);
 
 /* ---- writing ---- */

@@ -184,5 +184,14 @@ sp_status sp_copc_keep(sp_scan *scan, const double window[4])
     SP_TRY(sp_copc_find(scan, window, &is_wanted));
     if (is_wanted)
         scan->n_points = sp_laz_keep(sp_las_of(scan)->reader, is_wanted);
+    sp_las_of(scan)->is_kept = is_wanted;
     return SP_OK;
+}
+
+sp_status sp_scan_copy_chunks(sp_scan *scan, const char *path, bool is_copied)
+{
+    assert(path);
+    if (scan->format != &sp_scan_laz || !sp_las_of(scan)->is_kept)
+        return SP_OK;
+    return sp_laz_copy(sp_las_of(scan)->reader, path, is_copied);
 }

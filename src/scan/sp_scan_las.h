@@ -59,6 +59,7 @@ typedef struct sp_las {
     sp_las_record vlr;
     sp_laz_format format;
     sp_laz_reader *reader;
+    bool is_kept; /* chunks of COPC outside of the window are left out (sp_copc_keep) */
 } sp_las;
 
 /* The scan is LAS or LAZ. */

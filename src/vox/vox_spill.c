@@ -490,6 +490,8 @@ sp_status vox_cut_open(vox_cut *cut, vox_codes *codes)
     c->n_attrs = vox_attributes_of(o);
     SP_TRY(SP_NEW(&c->record, c->record_bytes, o->input[file]));
     SP_TRY(vox_scan_open(&c->scan, o, file));
+    if (cut->chunks)
+        SP_TRY(sp_scan_copy_chunks(c->scan, cut->chunks, false));
     if (cut->part == 0)
         vox_warn_left_out(c->scan, o, file);
     return SP_OK;

@@ -63,6 +63,7 @@ typedef struct vox_cut {
     const vox_options *options;
     int file, part, n_parts; /* number of the input; 0 <= part < n_parts */
     const char *path;
+    const char *chunks; /* gets the chunks of COPC (sp_scan_copy_chunks); borrowed, or NULL */
     const vox_block_number *done; /* [n_done] blocks that are done; borrowed */
     int64_t n_done;
     /* [n_inputs] 1: damaged, and no context. vox_cut_run marks those that it finds; cut

@@ -109,6 +109,11 @@ typedef struct sp_laz_file {
     int64_t file_bytes;
     int64_t at;       /* the first byte of the points, which the LAS header has */
     int64_t n_points; /* of the LAS header */
+    /* A file with the same bytes for chunks that were read before, see sp_laz_copy;
+     * NULL: there is none. */
+    const char *copy;
+    int copy_fd;
+    bool is_copied; /* all chunks to read are in it; else it gets them */
 } sp_laz_file;
 
 typedef struct sp_laz_reader sp_laz_reader;
@@ -137,6 +142,11 @@ const sp_laz_place *sp_laz_chunks(const sp_laz_reader *reader, int64_t *n);
  * are their points. There is a chunk table, and nothing was read. Returns the number of
  * points. */
 int64_t sp_laz_keep(sp_laz_reader *reader, const bool *is_wanted);
+/* From now on each chunk that is read is also written to the file `path`, at its place in
+ * the file of the points; with is_copied all are read from there. Several readers may
+ * write to one. Only layered chunks are, and nothing was read yet. The path is borrowed.
+ * SP_EIO. */
+sp_status sp_laz_copy(sp_laz_reader *reader, const char *path, bool is_copied);
 /* Goes back to the first point that is read, and frees the memory of decoding. */
 sp_status sp_laz_rewind(sp_laz_reader *reader);
 /* Reads the chunks first, first + step, ... below `end` only, from the first on. There

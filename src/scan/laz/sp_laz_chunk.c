@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/sp_file.h"
 #include "base/sp_list.h"
 #include "scan/laz/sp_laz_chunk.h"
 #include "scan/laz/sp_laz_field.h"
@@ -71,6 +72,17 @@ static sp_status laz_chunk_reserve(laz_decoder *d, size_t bytes)
                          d->file->path, bytes);
 }
 
+/* Reads n bytes of a layered chunk from byte `at` of the file on. */
+static sp_status chunk_pread(const laz_decoder *d, unsigned char *to, int64_t n,
+                             int64_t at)
+{
+    const sp_laz_file *file = d->file;
+
+    return file->is_copied
+               ? sp_file_read_at(file->copy_fd, file->copy, to, (size_t)n, at)
+               : sp_laz_pread(file, to, (size_t)n, at);
+}
+
 /* Reads and checks the sizes before the layers; *n is the bytes of the whole chunk. */
 static sp_status read_sizes(laz_decoder *d, int64_t head, int64_t end, int64_t *n)
 {
@@ -79,7 +91,7 @@ static sp_status read_sizes(laz_decoder *d, int64_t head, int64_t end, int64_t *
     if (head > end - d->place.at)
         return damaged(d, "ends in its first record");
     SP_TRY(laz_chunk_reserve(d, (size_t)head));
-    SP_TRY(sp_laz_pread(d->file, d->bytes, (size_t)head, d->place.at));
+    SP_TRY(chunk_pread(d, d->bytes, head, d->place.at));
     at = d->bytes + d->codec.format->record_bytes;
     if (d->place.n < 0)
         d->place.n = sp_get32(at);
@@ -117,8 +129,10 @@ static sp_status begin_layered(laz_decoder *d, int64_t end)
 
     SP_TRY(read_sizes(d, head, end, &n));
     SP_TRY(laz_chunk_reserve(d, (size_t)n));
-    SP_TRY(
-        sp_laz_pread(d->file, d->bytes + head, (size_t)(n - head), d->place.at + head));
+    SP_TRY(chunk_pread(d, d->bytes + head, n - head, d->place.at + head));
+    if (d->file->copy && !d->file->is_copied)
+        SP_TRY(sp_file_write_at(d->file->copy_fd, d->file->copy, d->bytes, (size_t)n,
+                                d->place.at));
     SP_TRY(sp_laz_codec_begin(&d->codec, d->bytes));
     size = d->bytes + d->codec.format->record_bytes + 4;
     at = d->bytes + head;

@@ -7,9 +7,12 @@
  * A portion is a whole chunk, if it is not too large. Without a chunk table the place
  * of a chunk is known when the one before is decoded, so only the caller decodes. */
 #include <assert.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <unistd.h>
 
+#include "base/sp_file.h"
 #include "base/sp_list.h"
 #include "base/sp_number.h"
 #include "base/sp_task.h"
@@ -223,6 +226,8 @@ void sp_laz_close(sp_laz_reader *reader)
     laz_read_stop(reader);
     sp_laz_decoder_destroy(&reader->decoder);
     sp_laz_table_destroy(&reader->table);
+    if (reader->file.copy)
+        close(reader->file.copy_fd);
     free(reader);
 }
 
@@ -284,6 +289,18 @@ int64_t sp_laz_keep(sp_laz_reader *r, const bool *is_wanted)
     r->file.n_points = n_points;
     r->n_threads = (int)sp_least(r->n_threads, n);
     return n_points;
+}
+
+sp_status sp_laz_copy(sp_laz_reader *r, const char *path, bool is_copied)
+{
+    assert(!r->worker && !r->is_begun && !r->file.copy);
+    if (r->format.compressor != SP_LAZ_LAYERED)
+        return SP_OK;
+    SP_TRY(
+        sp_file_open(path, is_copied ? O_RDONLY : O_CREAT | O_WRONLY, &r->file.copy_fd));
+    r->file.copy = path;
+    r->file.is_copied = is_copied;
+    return SP_OK;
 }
 
 sp_status sp_laz_rewind(sp_laz_reader *reader)
