@@ -80,12 +80,12 @@ static sp_status leave_out_damaged(label_cut *c, const vox_layout *layout)
 static sp_status choose_layout(label_cut *c, vox_layout *layout)
 {
     vox_box found = c->part.found;
+    int64_t n[2] = {c->part.n_missing, c->part.n_rows};
 
     *layout = (vox_layout){0};
     SP_TRY(vox_box_join(c->comm, &found));
-    c->n_missing = c->part.n_missing;
-    SP_TRY(
-        sp_comm_allreduce(c->comm, SP_SCOPE_WORLD, &c->n_missing, 1, SP_I64, SP_SUM));
+    SP_TRY(sp_comm_allreduce(c->comm, SP_SCOPE_WORLD, n, 2, SP_I64, SP_SUM));
+    c->n_missing = n[vox_box_is_empty(&found)];
     if (vox_box_is_empty(&found))
         return SP_OK;
     c->store.own =

@@ -17,6 +17,7 @@
 #include "base/sp_log.h"
 #include "label/label_index.h"
 #include "label/label_raster.h"
+#include "vox/vox_cloud.h"
 
 #define WORK "/.sptrain"
 #define MADE ".made"
@@ -349,6 +350,7 @@ static sp_status check_scan(label_files *f, const label_model *m,
     SP_CLOSED_BY(sp_scan_done) sp_scan *scan = NULL;
 
     SP_TRY(sp_scan_open(&scan, o->vox.input[i], &options));
+    SP_TRY(vox_scan_keep_near(scan, m->vox, i));
     SP_TRY(name_output(scan, f->file[i].name));
     f->file[i].n_points = sp_scan_count(scan);
     set_extent(f, scan, i);

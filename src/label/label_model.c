@@ -179,11 +179,9 @@ static sp_status choose_samples(label_model *m, const label_options *options)
                        options->buffer);
     if (options->has_window && v->block <= 0)
         return SP_FAIL(SP_EUSAGE, "--window: a whole scan is one sample; give --block");
-    if (options->has_window) { /* all that shapes the window's points */
+    if (options->has_window) {
         m->vox->has_bounds = m->vox->is_window = true;
-        for (int k = 0; k < 4; k++)
-            m->vox->bounds[k] =
-                options->window[k] + (k < 2 ? -1 : 1) * (v->block + 2 * v->overlap);
+        memcpy(m->vox->bounds, options->window, sizeof options->window);
     }
     if (v->overlap > v->block)
         return SP_FAIL(SP_EUSAGE, "--overlap %g: expected at most --block, which is %g",

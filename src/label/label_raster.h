@@ -14,7 +14,8 @@
 #include "comm/sp_comm.h"
 #include "vox/vox_options.h"
 
-enum { LABEL_NO_CELL = INT32_MAX };
+/* Of points that no map has, and of points outside of --window. */
+enum { LABEL_NO_CELL = INT32_MAX, LABEL_OUTSIDE = INT32_MAX - 1 };
 
 typedef struct label_raster {
     double edge;      /* of a cell */

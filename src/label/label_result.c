@@ -237,11 +237,15 @@ static bool is_far(const label_result *r, const uint64_t *sum)
 
 void label_result_put(label_result *r, int64_t row, const uint64_t *sum, uint32_t mark)
 {
-    const uint64_t *total = add_models(r, sum);
-    sp_merged merged = sp_merge_result(total, r->model->n_classes, r->probability);
+    const uint64_t *total;
+    sp_merged merged;
     bool is_doubtful;
 
     assert(row >= 0 && row < r->n);
+    if (mark >> 1 == LABEL_OUTSIDE)
+        return;
+    total = add_models(r, sum);
+    merged = sp_merge_result(total, r->model->n_classes, r->probability);
     if (merged.label == SP_IGNORE)
         return;
     if (has_field(r->model, LABEL_ENTROPY))

@@ -129,14 +129,10 @@ void label_work_progress(label_work *w, const char *name)
 /* The cell of the map that a point is counted in. */
 static uint32_t cell_of(const label_work *w, const double *xyz)
 {
-    const double *window = w->options->window;
-
-    if (w->cells.edge <= 0)
-        return LABEL_NO_CELL;
-    for (int a = 0; w->options->has_window && a < 2; a++)
-        if (!(window[a] <= xyz[a] && xyz[a] < window[a + 2]))
-            return LABEL_NO_CELL;
-    return label_raster_cell(&w->cells, xyz[0], xyz[1]);
+    if (!vox_is_within(&w->vox, xyz))
+        return LABEL_OUTSIDE;
+    return w->cells.edge > 0 ? label_raster_cell(&w->cells, xyz[0], xyz[1])
+                             : LABEL_NO_CELL;
 }
 
 /* Notes which of the points that the sample owns are kept, and their cells. Codes are
@@ -320,7 +316,9 @@ static sp_status write_output(void *work, const label_job *job)
     label_files_unfinished(w->files, job->scan, "", path);
     label_files_unfinished(w->files, job->scan, LABEL_CHUNKS, chunks);
     SP_TRY(sp_scan_open(&scan, w->vox.input[job->scan], &options));
-    rc = sp_scan_copy_chunks(scan, chunks, true);
+    rc = vox_scan_keep_near(scan, &w->vox, job->scan);
+    if (rc == SP_OK)
+        rc = sp_scan_copy_chunks(scan, chunks, true);
     if (rc == SP_OK)
         rc = write_rows(w, job, scan, path);
     sp_scan_close(scan);

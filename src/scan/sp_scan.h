@@ -62,9 +62,6 @@ typedef struct sp_scan_options {
     sp_scan_z_unit z_unit;
     /* The value of attributes that are not finite; NULL: they are refused. */
     const double *missing;
-    /* x0, y0, x1, y1: points outside are not needed, and COPC has no rows for chunks
-     * that are; NULL: all points are. */
-    const double *window;
 } sp_scan_options;
 
 /* Some points of a scan, in buffers that grow and are used again. All zero before the
@@ -159,8 +156,11 @@ sp_status sp_scan_rewind(sp_scan *scan);
  * that is only read from its beginning (text, for one) is whole in part 0. Reading
  * begins at the part's first point. Errors of sp_scan_rewind. */
 sp_status sp_scan_limit(sp_scan *scan, int part, int n_parts);
-/* Of COPC that was opened with a window, from now on: the compressed chunks that are read
- * are also written to the file `path`, by any number of readers, or, with is_copied, read
+/* Leaves out what lies outside of the window x0, y0, x1, y1 as a whole: COPC then has only
+ * the rows of chunks with nodes that meet it, in their order. Other scans stay whole.
+ * Nothing was read yet. SP_EDATA: the index is damaged; SP_EIO; SP_EMEM. */
+sp_status sp_scan_keep_near(sp_scan *scan, const double window[4]);
+/* Of COPC after sp_scan_keep_near, from now on: the compressed chunks that are read are also written to the file `path`, by any number of readers, or, with is_copied, read
  * from there, so that two passes read the scan once. Other scans ignore it. Nothing was
  * read yet; the path is borrowed. SP_EIO. */
 sp_status sp_scan_copy_chunks(sp_scan *scan, const char *path, bool is_copied);

@@ -177,10 +177,12 @@ sp_status sp_copc_find(sp_scan *scan, const double window[4], bool **is_wanted)
     return rc;
 }
 
-sp_status sp_copc_keep(sp_scan *scan, const double window[4])
+sp_status sp_scan_keep_near(sp_scan *scan, const double window[4])
 {
     SP_FREED bool *is_wanted = NULL;
 
+    if (scan->format != &sp_scan_laz)
+        return SP_OK;
     SP_TRY(sp_copc_find(scan, window, &is_wanted));
     if (is_wanted)
         scan->n_points = sp_laz_keep(sp_las_of(scan)->reader, is_wanted);

@@ -59,7 +59,7 @@ typedef struct sp_las {
     sp_las_record vlr;
     sp_laz_format format;
     sp_laz_reader *reader;
-    bool is_kept; /* chunks of COPC outside of the window are left out (sp_copc_keep) */
+    bool is_kept; /* it is COPC without the chunks outside of a window */
 } sp_las;
 
 /* The scan is LAS or LAZ. */
@@ -90,9 +90,6 @@ sp_status sp_las_find_unit(sp_scan *scan);
  * sp_laz_chunks lists them; the caller frees *is_wanted. NULL: the scan is other LAZ, or
  * none of its chunks is known. SP_EDATA: its index is damaged; SP_EIO; SP_EMEM. */
 sp_status sp_copc_find(sp_scan *scan, const double window[4], bool **is_wanted);
-/* Leaves out the other chunks: it is then a scan of the marked ones, in their order.
- * Other LAZ stays whole. The same errors. */
-sp_status sp_copc_keep(sp_scan *scan, const double window[4]);
 
 /* Writes a copy of a LAS or LAZ scan with other classes, as LAS or LAZ, or a part of
  * it, as sp_scan_format.write: classes 0 to 31 in point formats 0 to 5, 0 to 255 in the

@@ -38,8 +38,7 @@ static sp_status open_laz(sp_scan *scan)
     SP_TRY(find_format(scan, own));
     file.at = scan->data_at;
     file.n_points = scan->n_points;
-    SP_TRY(sp_laz_open(&own->reader, &file, &own->format, scan->options.n_threads));
-    return scan->options.window ? sp_copc_keep(scan, scan->options.window) : SP_OK;
+    return sp_laz_open(&own->reader, &file, &own->format, scan->options.n_threads);
 }
 
 static sp_status fill_laz(sp_scan *scan, int64_t max, unsigned char *to, int64_t *n)

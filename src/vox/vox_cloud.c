@@ -11,6 +11,7 @@
 #include "base/sp_log.h"
 #include "compute/sp_backend.h"
 #include "scan/sp_gridding.h"
+#include "vox/vox_spill.h"
 #include "vox/vox_sweeps.h"
 
 sp_status vox_features_default(vox_options *o)
@@ -85,10 +86,31 @@ static sp_status scan_open_at(sp_scan **scan, const vox_options *o, const char *
     return sp_scan_select(*scan, n, name);
 }
 
+sp_status vox_scan_keep_near(sp_scan *scan, const vox_options *o, int file)
+{
+    double window[4];
+    vox_box all;
+    vox_layout layout;
+
+    /* Maps of points have rows of the whole file. */
+    if (!o->has_bounds || (o->with_points && !o->is_window))
+        return SP_OK;
+    memcpy(window, o->bounds, sizeof window);
+    if (o->is_window) {
+        if (!sp_scan_extent(scan, all.low, all.high) ||
+            vox_cut_layout(o, file, &all, &layout) != SP_OK)
+            return SP_OK; /* it cannot be cut either */
+        if (vox_box_meets(&all, window))
+            vox_layout_surround(o, &layout, window);
+    }
+    return sp_scan_keep_near(scan, window);
+}
+
 sp_status vox_scan_open(sp_scan **scan, const vox_options *o, int file)
 {
     assert(file >= 0 && file < o->n_inputs);
-    return scan_open_at(scan, o, o->input[file]);
+    SP_TRY(scan_open_at(scan, o, o->input[file]));
+    return vox_scan_keep_near(*scan, o, file);
 }
 
 vox_source vox_source_of(const sp_scan *scan)

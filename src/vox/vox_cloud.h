@@ -70,6 +70,9 @@ sp_status vox_features_default(vox_options *options);
  * sp_scan_close. Errors: see sp_scan_open and sp_scan_select; SP_EDATA if its
  * coordinates are in degree and with_degrees is not set. */
 sp_status vox_scan_open(sp_scan **scan, const vox_options *options, int file);
+/* Leaves out what the bounds do not need of an input that was opened, as vox_scan_open
+ * does. Errors of sp_scan_keep_near. */
+sp_status vox_scan_keep_near(sp_scan *scan, const vox_options *options, int file);
 /* Warns once if an input has an attribute that the default features leave out. */
 void vox_warn_left_out(const sp_scan *scan, const vox_options *options, int file);
 /* Prints the remarks of a scan that was read to its end as warnings; about the choice

@@ -54,6 +54,56 @@ sp_status vox_cut_layout(const vox_options *o, int file, const vox_box *points,
     return SP_OK;
 }
 
+double vox_layout_place(const vox_options *o, const vox_layout *layout, int axis,
+                        double x)
+{
+    const double corner = layout->corner[axis];
+
+    return o->buffer > 0 ? x / o->block - nearbyint(corner / o->block)
+                         : (x - corner) / o->block;
+}
+
+int64_t vox_layout_block(const vox_options *o, const vox_layout *layout, int axis,
+                         double x)
+{
+    const int64_t n = layout->n_blocks[axis];
+    const double b = vox_layout_place(o, layout, axis, x);
+
+    return b < 0 ? 0 : b >= (double)n ? n - 1 : (int64_t)b;
+}
+
+void vox_layout_need(const vox_options *o, const vox_layout *layout, int64_t first[2],
+                     int64_t last[2])
+{
+    for (int a = 0; a < 2; a++) {
+        const double low = o->is_window ? o->bounds[a] : -INFINITY;
+        const double high = o->is_window ? o->bounds[a + 2] : INFINITY;
+
+        first[a] = vox_layout_block(o, layout, a, low - o->overlap);
+        last[a] = vox_layout_block(o, layout, a, high + o->overlap);
+    }
+}
+
+void vox_layout_surround(const vox_options *o, const vox_layout *layout,
+                         double window[4])
+{
+    /* A point that rounding puts into the next block is in it all the same. */
+    const double more = o->overlap + o->block / 1024;
+    int64_t first[2], last[2];
+
+    vox_layout_need(o, layout, first, last);
+    for (int a = 0; a < 2; a++) {
+        const bool is_last = last[a] == layout->n_blocks[a] - 1;
+
+        window[a] = first[a] == 0
+                        ? -INFINITY
+                        : layout->corner[a] + (double)first[a] * o->block - more;
+        window[a + 2] =
+            is_last ? INFINITY
+                    : layout->corner[a] + (double)(last[a] + 1) * o->block + more;
+    }
+}
+
 sp_status vox_box_join(sp_comm *comm, vox_box *box)
 {
     SP_TRY(sp_comm_allreduce(comm, SP_SCOPE_WORLD, box->low, 3, SP_F64, SP_MIN));

@@ -281,15 +281,11 @@ sp_status vox_read_missing(void *to, const sp_option *option, const char *text)
 
 sp_scan_options vox_scan_options(const vox_options *o)
 {
-    return (sp_scan_options){
-        .columns = o->columns,
-        .label_field = o->label_field,
-        .n_threads = o->threads,
-        .z_unit = (sp_scan_z_unit)o->z_unit,
-        .missing = o->has_missing ? &o->missing : NULL,
-        /* Maps of points have rows of the whole file. */
-        .window =
-            o->is_window || (o->has_bounds && !o->with_points) ? o->bounds : NULL};
+    return (sp_scan_options){.columns = o->columns,
+                             .label_field = o->label_field,
+                             .n_threads = o->threads,
+                             .z_unit = (sp_scan_z_unit)o->z_unit,
+                             .missing = o->has_missing ? &o->missing : NULL};
 }
 
 sp_status vox_options_read(vox_options *o, int argc, char **argv, sp_word_table table)

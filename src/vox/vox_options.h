@@ -77,8 +77,9 @@ typedef struct vox_options {
     struct vox_sweeps *sweeps; /* the table of poses; borrowed */
     int ignore_conflicts;      /* 0: the majority's label; 1: no label */
     double bounds[4];          /* x0 y0 x1 y1, x1 and y1 excluded */
-    /* The blocks are those of the whole scan, as its header has it, and rows outside
-     * the bounds count as rows without a point. */
+    /* Points within the bounds are seen as in the whole scan: in its blocks, as its
+     * header has them. Rows outside of the blocks that such points are in, margins
+     * included, are context, and count as rows without a point. */
     bool is_window;
     bool has_missing; /* `missing` replaces attributes that are not finite */
     double missing;

@@ -25,6 +25,7 @@
 #include "base/sp_list.h"
 #include "base/sp_liveness.h"
 #include "base/sp_log.h"
+#include "base/sp_number.h"
 #include "compute/sp_backend.h"
 #include "report/sp_progress.h"
 #include "scan/sp_gridding.h"
@@ -39,7 +40,7 @@ enum {
 typedef struct block_state {
     int64_t slot;   /* the place of the buffer's records in the file */
     int64_t n_held; /* records in the buffer */
-    bool is_done;   /* it gets no points of other inputs */
+    bool is_done;   /* it gets no context */
 } block_state;
 
 /* The state of cutting one part. */
@@ -51,14 +52,15 @@ typedef struct vox_cutter {
     vox_codes *codes; /* NULL once they are counted */
     uint32_t crc;     /* of the part's points */
     int fd;
-    int64_t n, per_slot;   /* blocks; records of a slot */
-    block_state *block;    /* [n] */
-    vox_share *share;      /* [n] */
-    unsigned char *buffer; /* [n] slots to write */
-    int64_t n_slots;       /* numbers given so far */
-    int64_t home;          /* the block that owns the point at hand */
-    vox_extent reach;      /* that blocks need points of other inputs from */
-    vox_record *record;    /* of the point at hand, with its features */
+    int64_t n, per_slot;       /* blocks; records of a slot */
+    block_state *block;        /* [n] */
+    vox_share *share;          /* [n] */
+    unsigned char *buffer;     /* [n] slots to write */
+    int64_t n_slots;           /* numbers given so far */
+    int64_t home;              /* the block that owns the point at hand */
+    int64_t first[2], last[2]; /* blocks along x and y that are needed */
+    vox_extent reach;          /* that blocks need points of other inputs from */
+    vox_record *record;        /* of the point at hand, with its features */
     size_t record_bytes, slot_bytes;
     int n_attrs;
     sp_progress progress;
@@ -74,9 +76,16 @@ static void spill_extend(vox_box *found, const double *xyz)
     }
 }
 
+/* Points outside of a window may be context. */
+static bool spill_is_read(const vox_options *o, const double *xyz)
+{
+    return o->is_window ? !sp_scan_is_missing(xyz) : vox_is_within(o, xyz);
+}
+
 /* Handles the points at hand. */
 static sp_status each_of(vox_cutter *c, sp_status (*take)(vox_cutter *c, int64_t i))
 {
+    c->cut->n_rows += c->points.n;
     c->cut->n_missing += c->points.n_missing;
     if (c->codes)
         vox_codes_count_missing(c->codes, c->options, c->cut->file,
@@ -84,11 +93,10 @@ static sp_status each_of(vox_cutter *c, sp_status (*take)(vox_cutter *c, int64_t
     for (int64_t i = 0; i < c->points.n; i++) {
         const double *xyz = c->points.xyz + 3 * i;
 
-        if (!vox_is_within(c->options, xyz)) {
-            c->cut->n_missing += c->options->is_window && !sp_scan_is_missing(xyz);
+        if (!spill_is_read(c->options, xyz))
             continue;
-        }
-        spill_extend(&c->cut->found, xyz);
+        if (vox_is_within(c->options, xyz))
+            spill_extend(&c->cut->found, xyz);
         c->crc = sp_crc32c(c->crc, xyz, 3 * sizeof *xyz);
         if (c->codes)
             vox_codes_count(c->codes, c->points.label[i]);
@@ -98,7 +106,7 @@ static sp_status each_of(vox_cutter *c, sp_status (*take)(vox_cutter *c, int64_t
     return SP_OK;
 }
 
-/* Reads all points of the part within the bounds for their extent, checksum and codes,
+/* Reads all points of the part, within bounds that are no window, for their extent, checksum and codes,
  * and calls `take` (may be NULL) for each. */
 static sp_status each_point(vox_cutter *c, const char *what,
                             sp_status (*take)(vox_cutter *c, int64_t i))
@@ -123,26 +131,6 @@ static sp_status each_point(vox_cutter *c, const char *what,
 }
 
 /* ---- points to blocks ---- */
-
-/* The place of a coordinate in blocks from the corner. With a buffer multiples of the
- * edge are the same from every corner. */
-static double block_place(const vox_options *o, const vox_layout *layout, int axis,
-                          double x)
-{
-    const double corner = layout->corner[axis];
-
-    return o->buffer > 0 ? x / o->block - nearbyint(corner / o->block)
-                         : (x - corner) / o->block;
-}
-
-static int64_t block_of(const vox_cutter *c, int axis, double x)
-{
-    const vox_layout *layout = &c->cut->layout;
-    const int64_t n = layout->n_blocks[axis];
-    const double b = block_place(c->options, layout, axis, x);
-
-    return b < 0 ? 0 : b >= (double)n ? n - 1 : (int64_t)b;
-}
 
 static sp_status spill_flush(vox_cutter *c, int64_t block, bool is_end)
 {
@@ -207,7 +195,7 @@ static void make_record(vox_cutter *c, int64_t i)
     vox_features_of(c->options, c->points.attr + i * c->n_attrs, (float *)(r + 1));
 }
 
-/* Adds c->record, of another input, to a block. */
+/* Adds c->record, which is context, to a block. */
 static sp_status put_foreign(vox_cutter *c, int64_t block)
 {
     vox_share *share = &c->share[block];
@@ -216,19 +204,42 @@ static sp_status put_foreign(vox_cutter *c, int64_t block)
     return put_record(c, block, SP_POINT_FOREIGN);
 }
 
-/* Adds the point to each block that it belongs to. */
-static sp_status put_blocks(vox_cutter *c, int64_t i)
+/* Adds a point to the blocks first .. last along x and y, as context. */
+static sp_status put_context(vox_cutter *c, const double *xyz, const double *attr,
+                             const int64_t first[2], const int64_t last[2])
 {
     const int64_t n_x = c->cut->layout.n_blocks[0];
-    const double margin = c->options->overlap;
+
+    *c->record = (vox_record){.label = SP_IGNORE};
+    memcpy(c->record->xyz, xyz, sizeof c->record->xyz);
+    vox_features_of(c->options, attr, (float *)(c->record + 1));
+    for (int64_t y = first[1]; y <= last[1]; y++)
+        for (int64_t x = first[0]; x <= last[0]; x++)
+            if (!c->block[y * n_x + x].is_done)
+                SP_TRY(put_foreign(c, y * n_x + x));
+    return SP_OK;
+}
+
+/* Adds the point to each block that it belongs to and that is needed. */
+static sp_status put_blocks(vox_cutter *c, int64_t i)
+{
+    const vox_layout *layout = &c->cut->layout;
+    const int64_t n_x = layout->n_blocks[0];
+    const double margin = c->options->overlap, *xyz = c->points.xyz + 3 * i;
     int64_t own[2], first[2], last[2];
+    bool is_needed = true;
 
     for (int a = 0; a < 2; a++) {
-        const double x = c->points.xyz[3 * i + a];
-
-        own[a] = block_of(c, a, x);
-        first[a] = block_of(c, a, x - margin);
-        last[a] = block_of(c, a, x + margin);
+        own[a] = vox_layout_block(c->options, layout, a, xyz[a]);
+        first[a] = vox_layout_block(c->options, layout, a, xyz[a] - margin);
+        last[a] = vox_layout_block(c->options, layout, a, xyz[a] + margin);
+        first[a] = sp_most(first[a], c->first[a]);
+        last[a] = sp_least(last[a], c->last[a]);
+        is_needed = is_needed && c->first[a] <= own[a] && own[a] <= c->last[a];
+    }
+    if (!is_needed) {
+        c->cut->n_missing++;
+        return put_context(c, xyz, c->points.attr + i * c->n_attrs, first, last);
     }
     c->home = own[1] * n_x + own[0];
     make_record(c, i);
@@ -272,7 +283,8 @@ bool vox_block_is_in(vox_block_number block, const vox_block_number *list, int64
     return i < n;
 }
 
-/* Marks the blocks that are done, and finds where points of the others may lie. */
+/* Marks the blocks that are not needed or done, and finds where other inputs may have
+ * points of the others. */
 static void find_reach(vox_cutter *c)
 {
     const vox_options *o = c->options;
@@ -280,15 +292,17 @@ static void find_reach(vox_cutter *c)
     vox_extent *reach = &c->reach;
 
     *reach = (vox_extent){{INFINITY, INFINITY}, {-INFINITY, -INFINITY}};
-    for (int64_t b = 0; o->buffer > 0 && b < c->n; b++) {
-        const double at[2] = {(double)(b % layout->n_blocks[0]),
-                              (double)(b / layout->n_blocks[0])};
+    vox_layout_need(o, layout, c->first, c->last);
+    for (int64_t b = 0; b < c->n; b++) {
+        const int64_t at[2] = {b % layout->n_blocks[0], b / layout->n_blocks[0]};
         double low[2];
 
-        for (int a = 0; a < 2; a++)
-            low[a] = layout->corner[a] + at[a] * o->block;
-        c->block[b].is_done =
-            vox_block_is_in(vox_block_at(o, low), c->cut->done, c->cut->n_done);
+        for (int a = 0; a < 2; a++) {
+            low[a] = layout->corner[a] + (double)at[a] * o->block;
+            c->block[b].is_done |= at[a] < c->first[a] || at[a] > c->last[a];
+        }
+        if (vox_block_is_in(vox_block_at(o, low), c->cut->done, c->cut->n_done))
+            c->block[b].is_done = true;
         for (int a = 0; a < 2 && !c->block[b].is_done; a++) {
             reach->low[a] = fmin(reach->low[a], low[a] - o->overlap);
             reach->high[a] = fmax(reach->high[a], low[a] + o->block + o->overlap);
@@ -308,12 +322,12 @@ static sp_status put_neighbour(void *cutter, const double *xyz, const double *at
     const double margin = c->options->overlap;
     int64_t first[2], last[2];
 
-    if (!vox_is_within(c->options, xyz))
+    if (!spill_is_read(c->options, xyz))
         return SP_OK;
     for (int a = 0; a < 2; a++) {
         const double n = (double)layout->n_blocks[a];
-        const double from = block_place(c->options, layout, a, xyz[a] - margin);
-        const double to = block_place(c->options, layout, a, xyz[a] + margin);
+        const double from = vox_layout_place(c->options, layout, a, xyz[a] - margin);
+        const double to = vox_layout_place(c->options, layout, a, xyz[a] + margin);
 
         if (!(c->reach.low[a] <= xyz[a] && xyz[a] <= c->reach.high[a]) || to < 0 ||
             from >= n)
@@ -321,14 +335,7 @@ static sp_status put_neighbour(void *cutter, const double *xyz, const double *at
         first[a] = from < 0 ? 0 : (int64_t)from;
         last[a] = to >= n ? (int64_t)n - 1 : (int64_t)to;
     }
-    *c->record = (vox_record){.label = SP_IGNORE};
-    memcpy(c->record->xyz, xyz, sizeof c->record->xyz);
-    vox_features_of(c->options, attr, (float *)(c->record + 1));
-    for (int64_t y = first[1]; y <= last[1]; y++)
-        for (int64_t x = first[0]; x <= last[0]; x++)
-            if (!c->block[y * layout->n_blocks[0] + x].is_done)
-                SP_TRY(put_foreign(c, y * layout->n_blocks[0] + x));
-    return SP_OK;
+    return put_context(c, xyz, attr, first, last);
 }
 
 static sp_status add_neighbours(vox_cutter *c, int n_parts)
@@ -450,7 +457,7 @@ sp_status vox_cut_run(vox_cut *cut, const vox_layout *layout)
 
     assert(c && (!layout || vox_layout_blocks(layout) > 0));
     cut->found = VOX_NO_BOX;
-    cut->n_missing = 0;
+    cut->n_rows = cut->n_missing = 0;
     cut->is_partial = false;
     c->crc = 0;
     if (layout)

@@ -42,6 +42,12 @@ static inline bool vox_box_is_empty(const vox_box *b)
     return b->low[0] > b->high[0];
 }
 
+static inline bool vox_box_meets(const vox_box *b, const double window[4])
+{
+    return window[0] <= b->high[0] && b->low[0] < window[2] &&
+           window[1] <= b->high[1] && b->low[1] < window[3];
+}
+
 /* With a buffer: the numbers of a block along x and y, the same for all inputs. */
 typedef struct vox_block_number {
     int64_t x, y;
@@ -63,7 +69,8 @@ typedef struct vox_cut {
     const vox_options *options;
     int file, part, n_parts; /* number of the input; 0 <= part < n_parts */
     const char *path;
-    const char *chunks; /* gets the chunks of COPC (sp_scan_copy_chunks); borrowed, or NULL */
+    const char
+        *chunks; /* gets the chunks of COPC (sp_scan_copy_chunks); borrowed, or NULL */
     const vox_block_number *done; /* [n_done] blocks that are done; borrowed */
     int64_t n_done;
     /* [n_inputs] 1: damaged, and no context. vox_cut_run marks those that it finds; cut
@@ -73,7 +80,8 @@ typedef struct vox_cut {
     /* All else is zero before vox_cut_open. */
     vox_box found;     /* around the part's points within the bounds */
     bool is_partial;   /* an input was found to be damaged, and is in blocks in part */
-    int64_t n_missing; /* its rows without a point */
+    int64_t n_rows;    /* that the part has */
+    int64_t n_missing; /* of these, without a point, or outside of a window's blocks */
     vox_layout layout; /* used to cut it; n_blocks are 0: it was only measured */
     struct vox_cutter *own;
 } vox_cut;
@@ -95,6 +103,19 @@ sp_status vox_cut_layout(const vox_options *options, int file, const vox_box *po
  * inputs. */
 bool vox_layout_is_same(const vox_options *options, const vox_layout *a,
                         const vox_layout *b);
+/* The place of a coordinate in blocks from the corner: with a buffer multiples of the edge
+ * are the same from every corner. The block there; outside of the layout the nearest. */
+double vox_layout_place(const vox_options *options, const vox_layout *layout, int axis,
+                        double x);
+int64_t vox_layout_block(const vox_options *options, const vox_layout *layout, int axis,
+                         double x);
+/* The blocks that a point within options->bounds may lie in, margins included, if these are
+ * a window; else all. */
+void vox_layout_need(const vox_options *options, const vox_layout *layout,
+                     int64_t first[2], int64_t last[2]);
+/* The window around these blocks with their margins; infinite beyond the last ones. */
+void vox_layout_surround(const vox_options *options, const vox_layout *layout,
+                         double window[4]);
 /* The numbers of the block that begins there. */
 vox_block_number vox_block_at(const vox_options *options, const double low[2]);
 /* True if an input with points in this extent has the block, in its margin at least,

@@ -296,8 +296,8 @@ sp_status sp_laz_copy(sp_laz_reader *r, const char *path, bool is_copied)
     assert(!r->worker && !r->is_begun && !r->file.copy);
     if (r->format.compressor != SP_LAZ_LAYERED)
         return SP_OK;
-    SP_TRY(
-        sp_file_open(path, is_copied ? O_RDONLY : O_CREAT | O_WRONLY, &r->file.copy_fd));
+    SP_TRY(sp_file_open(path, is_copied ? O_RDONLY : O_CREAT | O_WRONLY,
+                        &r->file.copy_fd));
     r->file.copy = path;
     r->file.is_copied = is_copied;
     return SP_OK;

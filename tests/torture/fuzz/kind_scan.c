@@ -280,8 +280,9 @@ static bool use(const seeds *s, const char *path, uint64_t *rng)
     if (mutate_below(rng, 8) == 0)
         options.label_field = "intensity";
     options.n_threads = (int)mutate_below(rng, 3);
-    options.window = s->window;
     rc = sp_scan_open(&scan, path, &options);
+    if (rc == SP_OK && s->window)
+        rc = sp_scan_keep_near(scan, s->window);
     if (rc == SP_OK)
         rc = read_scan(scan, rng);
     return fuzz_status_is_ok(rc, rc == SP_EMEM ? "" : path, allowed);
