@@ -101,9 +101,9 @@ static void print_origin(FILE *to, const label_model *m, const label_options *o)
         fprintf(to, " buffer %.17g", o->buffer);
     if (o->raster > 0)
         fprintf(to, " raster %.17g", o->raster);
-    if (o->has_window)
-        fprintf(to, " window %.17g %.17g %.17g %.17g", o->window[0], o->window[1],
-                o->window[2], o->window[3]);
+    if (v->is_window)
+        fprintf(to, " window %.17g %.17g %.17g %.17g", v->bounds[0], v->bounds[1],
+                v->bounds[2], v->bounds[3]);
     fprintf(to, " min %.17g doubtful %d", o->min_confidence, (int)o->doubtful);
     if (m->temperature != 1)
         fprintf(to, " temperature %.17g", m->temperature);
@@ -357,7 +357,7 @@ static sp_status check_scan(label_files *f, const label_model *m,
     if (o->buffer > 0)
         SP_TRY(label_index_find(index, scan, &f->file[i].n_points, &f->file[i].extent));
     path_of(f->dir, f->file[i].name, "", path);
-    f->file[i].section = o->has_window ? 0 : sp_scan_section(scan, path);
+    f->file[i].section = m->vox->is_window ? 0 : sp_scan_section(scan, path);
     SP_TRY(label_model_check(m, o, scan, path));
     f->file[i].most_code = sp_scan_most_code(scan, path);
     return o->raster > 0

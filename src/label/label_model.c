@@ -177,12 +177,9 @@ static sp_status choose_samples(label_model *m, const label_options *options)
                        "--buffer %g: whole scans have no neighbours; give "
                        "--block",
                        options->buffer);
-    if (options->has_window && v->block <= 0)
+    m->vox->is_window = v->has_bounds;
+    if (v->is_window && v->block <= 0)
         return SP_FAIL(SP_EUSAGE, "--window: a whole scan is one sample; give --block");
-    if (options->has_window) {
-        m->vox->has_bounds = m->vox->is_window = true;
-        memcpy(m->vox->bounds, options->window, sizeof options->window);
-    }
     if (v->overlap > v->block)
         return SP_FAIL(SP_EUSAGE, "--overlap %g: expected at most --block, which is %g",
                        v->overlap, v->block);
@@ -562,7 +559,7 @@ sp_status label_model_check(const label_model *m, const label_options *o, sp_sca
         SP_TRY(check_kind(m, scan));
     SP_TRY(check_attributes(m, scan));
     SP_TRY(check_points(scan));
-    if (o->has_window && !is_same_format(sp_scan_format_name(scan), "LAS"))
+    if (m->vox->is_window && !is_same_format(sp_scan_format_name(scan), "LAS"))
         return SP_FAIL(SP_EDATA, "%s: is %s, but --window writes LAS and LAZ only",
                        sp_scan_path(scan), sp_scan_format_name(scan));
     if (o->keep && !sp_scan_is_labelled(scan))

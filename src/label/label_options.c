@@ -48,22 +48,6 @@ static sp_status options_read_task(void *to, const sp_option *option, const char
     return SP_OK;
 }
 
-static sp_status options_read_window(void *to, const sp_option *option,
-                                     const char *text)
-{
-    label_options *o = to;
-    double *w = o->window;
-    int used = 0;
-
-    (void)option;
-    if (sscanf(text, "%lf,%lf,%lf,%lf%n", w, w + 1, w + 2, w + 3, &used) != 4 ||
-        text[used] || !(w[0] < w[2] && w[1] < w[3]))
-        return SP_FAIL(SP_EUSAGE,
-                       "--window %s: expected x0,y0,x1,y1 with x0 < x1, y0 < y1", text);
-    o->has_window = true;
-    return SP_OK;
-}
-
 #define AT(member) .offset = offsetof(label_options, member)
 /* clang-format off */
 static const sp_option option_table[] = {
@@ -100,7 +84,7 @@ static const sp_option option_table[] = {
   "file"}, SP_OPTION_REAL, AT(buffer), .or_0 = true},
 {{"--window", "x0,y0,x1,y1", "write only the points with x0 <= x < x1 and y0 <= y < y1, with "
   "the classes of the whole scan; COPC is read only there"},
- SP_OPTION_READ, .read = options_read_window},
+ SP_OPTION_READ, AT(vox), .read = vox_read_bounds},
 {{"--raster", "M", "writes NAME.tif beside each output, a GeoTIFF with cells of M metres: the "
   "share of each class, and of doubtful points"}, SP_OPTION_REAL, AT(raster)},
 {{"--index", "FILE", "keeps where the points of each scan lie, for --buffer"},

@@ -13,7 +13,7 @@ enum {
 typedef struct label_options {
     /* The options of spvox convert that say how a scan becomes samples; options not
      * given are LABEL_NOT_GIVEN (voxel_size, block, overlap), NULL or 0. The inputs are
-     * the scans. */
+     * the scans; the bounds are --window. */
     vox_options vox;
     const char *model, *out;
     bool confidence, entropy, any_format, overwrite;
@@ -24,12 +24,10 @@ typedef struct label_options {
     double doubtful_features;  /* share of the validation set; 0: not wanted */
     bool *keep;                /* [VOX_MAX_CODE + 1] codes that stay, or NULL */
     double raster;             /* edge of a cell of the maps; 0: they are not written */
-    bool has_window;
-    double window[4];        /* x0 y0 x1 y1: only these points are written */
-    double buffer;           /* metre; 0: scans are labelled one by one */
-    const char *summary;     /* PREFIX of the tables; NULL: they are not written */
-    const char *index;       /* NULL: extents are not kept */
-    const char *class_field; /* the field for classes; NULL: the format's own */
+    double buffer;             /* metre; 0: scans are labelled one by one */
+    const char *summary;       /* PREFIX of the tables; NULL: they are not written */
+    const char *index;         /* NULL: extents are not kept */
+    const char *class_field;   /* the field for classes; NULL: the format's own */
     bool margin, no_agreement;
     int task, n_tasks; /* this process labels the scans task, task + n_tasks, ... */
     int64_t views;     /* 0: as eval.views */

@@ -162,17 +162,17 @@ static sp_status mark_points(label_work *w, label_sample *s)
 
 sp_status label_work_lay_out(const label_work *w, int scan, label_raster *raster)
 {
-    const label_options *o = w->options;
+    const vox_options *v = &w->vox;
     vox_extent extent = w->extent[scan];
 
     *raster = (label_raster){0};
-    if (o->raster <= 0)
+    if (w->options->raster <= 0)
         return SP_OK;
-    for (int a = 0; o->has_window && a < 2; a++) {
-        extent.low[a] = fmax(extent.low[a], o->window[a]);
-        extent.high[a] = fmin(extent.high[a], o->window[a + 2]);
+    for (int a = 0; v->is_window && a < 2; a++) {
+        extent.low[a] = fmax(extent.low[a], v->bounds[a]);
+        extent.high[a] = fmin(extent.high[a], v->bounds[a + 2]);
     }
-    return label_raster_lay_out(raster, w->vox.input[scan], &extent, o->raster,
+    return label_raster_lay_out(raster, v->input[scan], &extent, w->options->raster,
                                 w->model->n_classes);
 }
 
@@ -290,8 +290,8 @@ static sp_status write_rows(const label_work *w, const label_job *job, sp_scan *
     SP_FREED char **part = NULL;
     sp_status rc;
 
-    if (w->options->has_window)
-        labels.window = w->options->window;
+    if (w->vox.is_window)
+        labels.window = w->vox.bounds;
     if (job->step == LABEL_WHOLE)
         return sp_scan_write(scan, path, &labels);
     SP_TRY(list_parts(w, job->scan, n, &part));

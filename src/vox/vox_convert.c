@@ -36,22 +36,6 @@
 
 enum { PATH_BYTES = 4096 };
 
-static sp_status convert_read_bounds(void *to, const sp_option *option,
-                                     const char *text)
-{
-    vox_options *o = to;
-    int used = 0;
-
-    (void)option;
-    if (sscanf(text, "%lf,%lf,%lf,%lf%n", o->bounds, o->bounds + 1, o->bounds + 2,
-               o->bounds + 3, &used) != 4 ||
-        text[used] || !(o->bounds[0] < o->bounds[2] && o->bounds[1] < o->bounds[3]))
-        return SP_FAIL(SP_EUSAGE,
-                       "--bounds %s: expected x0,y0,x1,y1 with x0 < x1, y0 < y1", text);
-    o->has_bounds = true;
-    return SP_OK;
-}
-
 #define AT(member) .offset = offsetof(vox_options, member)
 /* clang-format off */
 static const sp_option option_table[] = {
@@ -83,7 +67,7 @@ static const sp_option option_table[] = {
   "evaluated"},
  SP_OPTION_REAL, AT(overlap), .or_0 = true},
 {{"--bounds", "x0,y0,x1,y1", "take only points with x0 <= x < x1 and y0 <= y < y1"},
- SP_OPTION_READ, .read = convert_read_bounds},
+ SP_OPTION_READ, .read = vox_read_bounds},
 {{"--points", NULL, "store the point map, point labels and point index, for spvox "
   "apply and for evaluation per point"},
  SP_OPTION_FLAG, AT(with_points)},

@@ -279,6 +279,25 @@ sp_status vox_read_missing(void *to, const sp_option *option, const char *text)
     return SP_OK;
 }
 
+sp_status vox_read_bounds(void *to, const sp_option *option, const char *text)
+{
+    vox_options *o = (vox_options *)(void *)((char *)to + option->offset);
+    double *b = o->bounds;
+    int used = 0;
+    bool is_valid =
+        sscanf(text, "%lf,%lf,%lf,%lf%n", b, b + 1, b + 2, b + 3, &used) == 4 &&
+        !text[used];
+
+    for (int k = 0; k < 4; k++)
+        is_valid = is_valid && isfinite(b[k]);
+    if (!is_valid || !(b[0] < b[2] && b[1] < b[3]))
+        return SP_FAIL(SP_EUSAGE,
+                       "%s %s: expected finite x0,y0,x1,y1 with x0 < x1, y0 < y1",
+                       option->word.name, text);
+    o->has_bounds = true;
+    return SP_OK;
+}
+
 sp_scan_options vox_scan_options(const vox_options *o)
 {
     return (sp_scan_options){.columns = o->columns,

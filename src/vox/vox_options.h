@@ -124,6 +124,9 @@ sp_status vox_options_check_stop(const vox_options *options);
 sp_scan_options vox_scan_options(const vox_options *options);
 /* Reads --missing into vox_options, for tables of options. SP_EUSAGE. */
 sp_status vox_read_missing(void *to, const sp_option *option, const char *text);
+/* Reads --bounds or --window into vox_options, for tables of options. SP_EUSAGE: these are
+ * not four finite numbers in their order. */
+sp_status vox_read_bounds(void *to, const sp_option *option, const char *text);
 /* Reads --map, a list or @FILE, into a vox_map, for tables of options. SP_EUSAGE,
  * SP_EMEM. */
 sp_status vox_read_map(void *to, const sp_option *option, const char *text);

@@ -107,8 +107,12 @@ if command -v strace >/dev/null 2>&1; then
 fi
 
 # ---- refused ----
-run 1 2 label r a.las --out x --window 1,2,3
-says err 'expected x0,y0,x1,y1 with x0 < x1, y0 < y1'
+for bounds in 1,2,3 1,2,3,4,5 inf,0,1,1 -inf,-inf,inf,inf 0,0,nan,1 9,0,1,1 0,9,1,1 0,0,0,1; do
+    run 1 2 label r a.las --out x --window $bounds
+    says err "window $bounds: expected finite x0,y0,x1,y1 with x0 < x1, y0 < y1"
+    "$SP_BUILDDIR/spvox" convert --out x --bounds $bounds a.las 2>err && fail "--bounds $bounds"
+    says err "bounds $bounds: expected finite x0,y0,x1,y1 with x0 < x1, y0 < y1"
+done
 run 1 2 label r a.las --out x --window "$window" --block 0
 says err 'a whole scan is one sample; give --block'
 printf 'x y z number_of_returns\n1 2 3 1\n' >t.txt
