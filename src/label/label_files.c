@@ -164,7 +164,7 @@ static sp_status sum_neighbours(const label_files *f, int i, uint32_t *crc)
     int n = 0;
 
     *crc = 0;
-    SP_TRY(label_files_near(f, i, &near, &n));
+    SP_TRY(label_files_near(f, i, f->options->buffer, &near, &n));
     for (int k = 0; k < n; k++) {
         const char *path = f->options->vox.input[near[k]], *name = sp_file_name(path);
 

@@ -70,9 +70,11 @@ void label_files_end(const label_files *files);
 /* Sorts the scans for label_files_near, once their extents are known; a second call does
  * nothing. Local. SP_EMEM. */
 sp_status label_files_sort(label_files *files);
-/* Lists the scans within the buffer of scan i in the order of the command line; the
- * caller frees *near [*n], which are NULL and 0 before. Local. SP_EMEM. */
-sp_status label_files_near(const label_files *files, int i, int **near, int *n);
+/* Lists the other scans within this distance of scan i, in x and y, in the order of the
+ * command line; the caller frees *near [*n], which are NULL and 0 before. Only scans that
+ * begin at nearly the same x are looked at. Local. SP_EMEM. */
+sp_status label_files_near(const label_files *files, int i, double distance, int **near,
+                           int *n);
 /* Gives the path where output i is written, followed by `ending`; path has LABEL_PATH
  * bytes and is returned. */
 const char *label_files_unfinished(const label_files *files, int i, const char *ending,

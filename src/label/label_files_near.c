@@ -34,25 +34,25 @@ static int by_number(const void *a, const void *b)
     return *(const int *)a - *(const int *)b;
 }
 
-sp_status label_files_near(const label_files *f, int i, int **near, int *n)
+sp_status label_files_near(const label_files *f, int i, double distance, int **near,
+                           int *n)
 {
-    const double buffer = f->options->buffer;
     const vox_extent *own = &f->file[i].extent;
     int low = 0, high = f->n;
 
     assert(f->begin && !*near && *n == 0);
-    while (low < high) { /* to the first one that begins beyond the buffer */
+    while (low < high) { /* to the first one that begins farther away */
         const int middle = low + (high - low) / 2;
 
-        if (f->begin[middle].low <= own->high[0] + buffer)
+        if (f->begin[middle].low <= own->high[0] + distance)
             low = middle + 1;
         else
             high = middle;
     }
-    while (low-- > 0 && own->low[0] - buffer <= f->begin[low].most_high) {
+    while (low-- > 0 && own->low[0] - distance <= f->begin[low].most_high) {
         const int k = f->begin[low].file;
 
-        if (k == i || !vox_extent_is_near(own, &f->file[k].extent, buffer))
+        if (k == i || !vox_extent_is_near(own, &f->file[k].extent, distance))
             continue;
         if (!sp_list_grow(near, *n, sizeof **near))
             return SP_FAIL(SP_EMEM, "no memory for the neighbours of a scan");

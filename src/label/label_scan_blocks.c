@@ -39,16 +39,16 @@ typedef struct shared {
 static sp_status open_store(const label_work *w, int t, label_store *store)
 {
     const double most = 2 * (w->vox.block + 2 * w->vox.overlap);
-    const vox_extent *own = &w->extent[w->pending[t]];
+    SP_FREED int *near = NULL;
+    int n = 0;
 
     SP_TRY(label_store_open(store, &w->vox, w->files, w->pending[t],
                             label_model_sums(w->model), &w->stored));
-    for (int i = t + 1; w->vox.buffer > 0 && i < w->n_pending; i++) {
-        const vox_extent *e = &w->extent[w->pending[i]];
-
-        if (vox_extent_is_near(own, e, most))
-            SP_TRY(label_store_add_later(store, e));
-    }
+    if (w->vox.buffer > 0)
+        SP_TRY(label_files_near(w->files, w->pending[t], most, &near, &n));
+    for (int i = 0; i < n; i++)
+        if (w->turn[near[i]] > t)
+            SP_TRY(label_store_add_later(store, &w->extent[near[i]]));
     return SP_OK;
 }
 
@@ -72,12 +72,44 @@ static sp_status begin_cut(label_work *w, int t)
     return rc;
 }
 
-/* Notes which blocks of the scan at hand, number t, will be stored, and begins to cut the
- * next one. */
+/* Removes the rims of an input, if no scan after number t of those to do needs them. */
+static sp_status remove_rim(const label_work *w, int input, int t)
+{
+    SP_FREED int *near = NULL;
+    int n = 0;
+    bool is_needed = w->turn[input] > t;
+
+    SP_TRY(label_files_near(w->files, input, w->vox.buffer, &near, &n));
+    for (int i = 0; i < n && !is_needed; i++)
+        is_needed = w->turn[near[i]] > t;
+    if (!is_needed)
+        vox_rim_remove(&w->vox, input, w->comm->size);
+    return SP_OK;
+}
+
+/* Rank 0, once all ranks have cut the scan that is number t of those to do: removes the
+ * rims that no later scan needs. */
+static sp_status remove_rims(const label_work *w, int t)
+{
+    SP_FREED int *near = NULL;
+    int n = 0;
+
+    if (w->vox.buffer <= 0)
+        return SP_OK;
+    SP_TRY(label_files_near(w->files, w->pending[t], w->vox.buffer, &near, &n));
+    for (int i = 0; i < n; i++)
+        SP_TRY(remove_rim(w, near[i], t));
+    return remove_rim(w, w->pending[t], t);
+}
+
+/* Removes rims, notes which blocks of the scan at hand, number t, will be stored, and
+ * begins to cut the next one. */
 static sp_status begin_next(const shared *s, int t, bool is_skipped)
 {
     label_work *w = s->work;
 
+    if (w->comm->rank == 0)
+        SP_TRY(remove_rims(w, t));
     if (!is_skipped)
         SP_TRY(label_store_note(&s->cut->store, s->cut->piece, s->cut->n_pieces,
                                 &w->stored));
@@ -100,29 +132,6 @@ static sp_status blocks_wait_for_cut(shared *s)
     w->cut = NULL;
     w->times.read_s += sp_now_s() - begun;
     return rc;
-}
-
-/* True if a scan after number t of those to do has points of input i as context. */
-static bool is_context_later(const label_work *w, int i, int t)
-{
-    bool is_near = false;
-
-    for (t++; t < w->n_pending && !is_near; t++)
-        is_near =
-            vox_extent_is_near(&w->extent[i], &w->extent[w->pending[t]], w->vox.buffer);
-    return is_near;
-}
-
-/* Rank 0, once all ranks have cut the scan that is number t of those to do: removes the
- * rims that no later scan needs. */
-static void remove_rims(const label_work *w, int t)
-{
-    const vox_extent *extent = &w->extent[w->pending[t]];
-
-    for (int i = 0; w->vox.buffer > 0 && i < w->files->n; i++)
-        if (vox_extent_is_near(&w->extent[i], extent, w->vox.buffer) &&
-            !is_context_later(w, i, t))
-            vox_rim_remove(&w->vox, i, w->comm->size);
 }
 
 /* ---- pieces ---- */
@@ -419,8 +428,6 @@ static sp_status run_shared(label_work *w, int t)
         is_skipped = true;
         rc = SP_OK;
     }
-    if (rc == SP_OK && w->comm->rank == 0)
-        remove_rims(w, t);
     if (rc == SP_OK)
         rc = sp_comm_agree(label_work_session(w)->comm, begin_next(s, t, is_skipped));
     if (rc == SP_OK && !is_skipped)

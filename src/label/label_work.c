@@ -62,9 +62,11 @@ sp_status label_work_open(label_work *w)
     SP_TRY(SP_NEW(&w->codes, 1, "scans"));
     SP_TRY(SP_NEW(&w->pending, w->files->n, "scans"));
     SP_TRY(SP_NEW(&w->extent, w->files->n, "scans"));
+    SP_TRY(SP_NEW(&w->turn, w->files->n, "scans"));
+    memset(w->turn, 0xff, (size_t)w->files->n * sizeof *w->turn);
     for (int i = w->options->task; i < w->files->n; i += w->options->n_tasks)
         if (!w->files->file[i].is_done && !w->files->file[i].is_skipped)
-            w->pending[w->n_pending++] = i;
+            w->pending[w->turn[i] = w->n_pending++] = i;
     for (int i = 0; i < w->files->n; i++)
         w->extent[i] = w->files->file[i].extent;
     w->vox.buffer = w->options->buffer;
@@ -90,6 +92,7 @@ void label_work_free(label_work *w)
     free(w->codes);
     free(w->pending);
     free(w->extent);
+    free(w->turn);
     free(w->stored.block);
 }
 

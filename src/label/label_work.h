@@ -41,6 +41,7 @@ typedef struct label_work {
     label_deal parts_deal;
     int *pending; /* [n_pending] scans to make, of all ranks, in their order */
     int n_pending;
+    int *turn; /* [files->n] the place of a scan in `pending`; -1 if it is not there */
     vox_extent *extent;    /* [files->n] */
     label_stored stored;   /* blocks that later scans have too (label_store.h) */
     char rims[LABEL_PATH]; /* prefix of the names of rims (vox/vox_rim.h) */
