@@ -5,6 +5,7 @@
 
 #include "api/sp_labels.h"
 #include "base/sp_list.h"
+#include "base/sp_number.h"
 #include "base/sp_scope.h"
 
 /* ---- labels ---- */
@@ -83,7 +84,14 @@ sp_status sp_labels_check(const sp_config *config, sp_comm *comm, const sp_datas
                        : "");
 }
 
-/* Counts the labels of this rank's share; without a config only labels are read. */
+static void labels_add(const sp_sample *sample, int64_t *count)
+{
+    for (int64_t i = 0; i < sample->n; i++)
+        if (sample->labels[i] != SP_IGNORE)
+            count[sample->labels[i]]++;
+}
+
+/* Counts the labels of this rank's share of the samples. */
 static sp_status labels_count_share(const sp_config *config, const sp_comm *comm,
                                     const sp_dataset *set, int64_t *count)
 {
@@ -91,11 +99,30 @@ static sp_status labels_count_share(const sp_config *config, const sp_comm *comm
     SP_CLOSED_BY(sp_sample_destroy) sp_sample sample = {0};
 
     for (int64_t i = comm->rank; i < set->n_samples; i += comm->size) {
-        SP_TRY(config ? labels_read(config, set, i, &sample, &damage)
-                      : sp_sample_read_labels(set, i, &sample));
-        for (int64_t j = 0; j < sample.n; j++)
-            if (sample.labels[j] != SP_IGNORE)
-                count[sample.labels[j]]++;
+        SP_TRY(labels_read(config, set, i, &sample, &damage));
+        labels_add(&sample, count);
+    }
+    return SP_OK;
+}
+
+/* Counts the labels of this rank's share of the rows. */
+static sp_status labels_count_rows(const sp_comm *comm, const sp_dataset *set,
+                                   int64_t *count)
+{
+    enum { PIECE = 1 << 16 };
+    SP_CLOSED_BY(sp_sample_destroy) sp_sample sample = {0};
+    int64_t piece = 0;
+
+    for (int s = 0; s < set->n_shards; s++) {
+        const int64_t rows = set->shard[s].labels.rows;
+
+        for (int64_t at = 0; at < rows; at += PIECE) {
+            if (piece++ % comm->size != comm->rank)
+                continue;
+            SP_TRY(
+                sp_shard_read_labels(set, s, at, sp_least(PIECE, rows - at), &sample));
+            labels_add(&sample, count);
+        }
     }
     return SP_OK;
 }
@@ -117,7 +144,7 @@ sp_status sp_labels_count(sp_comm *comm, const sp_dataset *set, int n_classes,
     if (set->n_voxels / comm->size > most)
         return SP_OK;
     /* The loader reports a damaged sample when it comes to it. */
-    is_missing = labels_count_share(NULL, comm, set, count) != SP_OK;
+    is_missing = labels_count_rows(comm, set, count) != SP_OK;
     SP_TRY(sp_comm_allreduce(comm, SP_SCOPE_WORLD, count, (size_t)n_classes, SP_I64,
                              SP_SUM));
     SP_TRY(sp_comm_allreduce(comm, SP_SCOPE_WORLD, &is_missing, 1, SP_I64, SP_MAX));

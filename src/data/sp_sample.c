@@ -517,18 +517,28 @@ sp_status sp_sample_read_once(const sp_dataset *set, int64_t sample,
     if (set->source)
         return sp_source_sample(&r);
     SP_TRY(sp_shard_acquire(set, shard, &r.file));
-    if (request->only_labels)
-        rc = read_labels(&r, &r.shard->labels, r.first, out->n, out->labels);
-    else
-        rc = read_all(&r);
+    rc = read_all(&r);
     sp_shard_release(set, &r.file);
     SP_TRY(rc);
     return SP_OK;
 }
 
-sp_status sp_sample_read_labels(const sp_dataset *set, int64_t sample, sp_sample *out)
+sp_status sp_shard_read_labels(const sp_dataset *set, int shard, int64_t first,
+                               int64_t n, sp_sample *out)
 {
-    const sp_sample_request request = {.only_labels = true};
+    const int column = 0;
+    const sp_sample_request request = {.columns = &column, .n_columns = 1};
+    sample_reader r = {
+        .set = set, .shard = &set->shard[shard], .request = &request, .out = out};
+    sp_status rc;
 
-    return sp_sample_read_once(set, sample, &request, out);
+    assert(0 <= shard && shard < set->n_shards && !set->source);
+    out->id = r.shard->first_sample;
+    out->n = n;
+    SP_TRY(begin(&r));
+    SP_TRY(sp_shard_acquire(set, shard, &r.file));
+    rc = read_labels(&r, &r.shard->labels, first, n, out->labels);
+    sp_shard_release(set, &r.file);
+    SP_TRY(rc);
+    return SP_OK;
 }

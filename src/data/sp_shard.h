@@ -146,7 +146,6 @@ typedef struct sp_sample_request {
     bool verify;
     bool with_points;
     bool with_context; /* the points of margins; the set has blocks */
-    bool only_labels;  /* the other arrays are unchanged, and nothing is verified */
     int64_t room;      /* more rows that sp_sample_allot makes room for */
     /* The sample that lends its buffers for reading; each thread needs its own.
      * Borrowed. The arrays are then from sp_sample_allot. NULL: the buffers of the
@@ -233,8 +232,11 @@ int64_t sp_dataset_cost_column(const sp_dataset *set, int64_t sample, int column
  * SP_EMEM. */
 sp_status sp_sample_read(const sp_dataset *set, int64_t sample,
                          const sp_sample_request *request, sp_sample *out);
-/* Reads only the labels of a sample, without a second try. Verifies nothing. */
-sp_status sp_sample_read_labels(const sp_dataset *set, int64_t sample, sp_sample *out);
+/* Reads the labels of n rows of a file from row `first` on, of any samples, into
+ * out->labels, without a second try: files with millions of small samples are counted as
+ * fast as others. The other arrays have no content. */
+sp_status sp_shard_read_labels(const sp_dataset *set, int shard, int64_t first,
+                               int64_t n, sp_sample *out);
 void sp_sample_destroy(sp_sample *sample);
 /* Allocates the arrays of a sample, in its size, in an arena, for reading with
  * request->reading. *sample needs no destroying. SP_EMEM. */
