@@ -65,7 +65,7 @@ static sp_status read_plainly(const io_case *c, int shard, double *s_read)
             rc = sp_file_read_at(fd, s->path, c->buffer,
                                  io_row_bytes(extent[e]) *
                                      (size_t)sp_dataset_voxels(&c->set, i),
-                                 extent[e]->at + c->set.offset[i + shard] *
+                                 extent[e]->at + sp_dataset_first_voxel(&c->set, i) *
                                                      (int64_t)io_row_bytes(extent[e]));
     *s_read += sp_now_s() - begin;
     close(fd);

@@ -498,7 +498,6 @@ sp_status sp_sample_read_once(const sp_dataset *set, int64_t sample,
                               const sp_sample_request *request, sp_sample *out)
 {
     int shard = sp_dataset_shard_of(set, sample);
-    const int64_t *offset = set->offset + sample + shard;
     sample_reader r = {
         .set = set, .shard = &set->shard[shard], .request = request, .out = out};
     sp_status rc;
@@ -507,12 +506,12 @@ sp_status sp_sample_read_once(const sp_dataset *set, int64_t sample,
     assert(!request->columns || request->n_columns > 0);
     assert(set->has_blocks || !request->with_context);
     r.sample = sample - r.shard->first_sample;
-    r.first = offset[0];
+    r.first = sp_dataset_first_voxel(set, sample);
     sp_sample_measure(set, sample, request, out);
     if (out->n_points)
-        r.first_point = set->point_offset[sample + shard];
+        r.first_point = sp_dataset_first_point(set, sample);
     if (out->n_context)
-        r.first_context = set->context_offset[sample + shard];
+        r.first_context = sp_dataset_first_context(set, sample);
     SP_TRY(begin(&r));
     if (set->source)
         return sp_source_sample(&r);

@@ -82,16 +82,10 @@ int64_t sp_sample_reading_bytes(int64_t n)
 void sp_sample_measure(const sp_dataset *set, int64_t id,
                        const sp_sample_request *request, sp_sample *out)
 {
-    const int64_t *row = set->offset + id + sp_dataset_shard_of(set, id), *point;
-
     out->id = id;
-    out->n = row[1] - row[0];
-    out->n_points = 0;
+    out->n = sp_dataset_voxels(set, id);
+    out->n_points = request->with_points ? sp_dataset_points(set, id) : 0;
     out->n_context = request->with_context ? sp_dataset_context(set, id) : 0;
-    if (!request->with_points || !set->has_points)
-        return;
-    point = set->point_offset + (row - set->offset);
-    out->n_points = point[1] - point[0];
 }
 
 sp_status sp_sample_allot(const sp_dataset *set, int64_t id,

@@ -12,21 +12,19 @@
 
 sp_index_array sp_index_array_of(sp_dataset *set, int i)
 {
-    const int64_t n = set->n_samples, offsets = n + set->n_shards;
-    const int64_t named = set->has_names ? n : 0, blocks = set->has_blocks ? n : 0;
+    const int64_t n = set->n_samples, rows = sp_spans_size(n);
+    const int64_t named = set->has_names ? rows : 0, cut = set->has_blocks ? rows : 0;
     const sp_index_array all[SP_INDEX_ARRAYS] = {
-        {(void **)&set->offset, offsets, sizeof *set->offset},
-        {(void **)&set->point_offset, set->has_points ? offsets : 0,
-         sizeof *set->point_offset},
+        {(void **)&set->rows, rows, sizeof *set->rows},
+        {(void **)&set->point_rows, set->has_points ? rows : 0, sizeof *set->rows},
+        {(void **)&set->context_rows, cut, sizeof *set->rows},
+        {(void **)&set->name.row, named, sizeof *set->rows},
+        {(void **)&set->scan.row, cut, sizeof *set->rows},
         {(void **)&set->costs.word, set->has_cost ? sp_costs_words(&set->costs, n) : 0,
          sizeof *set->costs.word},
-        {(void **)&set->context_offset, set->has_blocks ? offsets : 0,
-         sizeof *set->context_offset},
-        {(void **)&set->block, blocks, sizeof *set->block},
-        {(void **)&set->name.begin, named, sizeof *set->name.begin},
-        {(void **)&set->scan.begin, blocks, sizeof *set->scan.begin},
+        {(void **)&set->block, set->has_blocks ? n : 0, sizeof *set->block},
         {(void **)&set->name.bytes, named ? set->name.n_bytes : 0, 1},
-        {(void **)&set->scan.bytes, blocks ? set->scan.n_bytes : 0, 1}};
+        {(void **)&set->scan.bytes, cut ? set->scan.n_bytes : 0, 1}};
 
     return all[i];
 }
@@ -95,39 +93,60 @@ const char *sp_dataset_print_sample(const sp_dataset *set, int64_t sample, char 
     return text;
 }
 
-/* The rows of a sample by the offsets of one kind, 0 if the set has no such rows. */
-static int64_t rows_of(const sp_dataset *set, const int64_t *offset, int64_t sample)
+/* The first row of a sample in its file. */
+static int64_t first_row_of(const sp_dataset *set, const sp_spans *rows, int64_t sample)
 {
-    const int64_t at = sample + sp_dataset_shard_of(set, sample);
+    const sp_shard *shard = &set->shard[sp_dataset_shard_of(set, sample)];
 
-    return offset ? offset[at + 1] - offset[at] : 0;
+    return rows ? sp_spans_first(rows, sample) -
+                      sp_spans_first(rows, shard->first_sample)
+                : 0;
 }
 
 const char *sp_dataset_name(const sp_dataset *set, int64_t sample)
 {
     assert(0 <= sample && sample < set->n_samples);
-    return set->has_names ? set->name.bytes + set->name.begin[sample] : "";
+    return set->has_names ? set->name.bytes + sp_spans_first(set->name.row, sample)
+                          : "";
 }
 
 const char *sp_dataset_scan(const sp_dataset *set, int64_t sample)
 {
     assert(set->has_blocks && 0 <= sample && sample < set->n_samples);
-    return set->scan.bytes + set->scan.begin[sample];
+    return set->scan.bytes + sp_spans_first(set->scan.row, sample);
 }
 
 int64_t sp_dataset_voxels(const sp_dataset *set, int64_t sample)
 {
-    return rows_of(set, set->offset, sample);
+    assert(0 <= sample && sample < set->n_samples);
+    return sp_spans_count(set->rows, sample);
+}
+
+int64_t sp_dataset_first_voxel(const sp_dataset *set, int64_t sample)
+{
+    return first_row_of(set, set->rows, sample);
+}
+
+int64_t sp_dataset_first_point(const sp_dataset *set, int64_t sample)
+{
+    return first_row_of(set, set->point_rows, sample);
+}
+
+int64_t sp_dataset_first_context(const sp_dataset *set, int64_t sample)
+{
+    return first_row_of(set, set->context_rows, sample);
 }
 
 int64_t sp_dataset_points(const sp_dataset *set, int64_t sample)
 {
-    return rows_of(set, set->point_offset, sample);
+    assert(0 <= sample && sample < set->n_samples);
+    return set->point_rows ? sp_spans_count(set->point_rows, sample) : 0;
 }
 
 int64_t sp_dataset_context(const sp_dataset *set, int64_t sample)
 {
-    return rows_of(set, set->context_offset, sample);
+    assert(0 <= sample && sample < set->n_samples);
+    return set->context_rows ? sp_spans_count(set->context_rows, sample) : 0;
 }
 
 int64_t sp_dataset_cost(const sp_dataset *set, int64_t sample)

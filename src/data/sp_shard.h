@@ -15,6 +15,7 @@
 #include "comm/sp_comm.h"
 #include "data/sp_costs.h"
 #include "data/sp_recipe.h"
+#include "data/sp_spans.h"
 #include "deck/sp_deck.h"
 #include "h5/sp_h5.h"
 
@@ -52,7 +53,7 @@ typedef struct sp_block {
 
 /* Texts one after the other, each with its end. */
 typedef struct sp_texts {
-    int64_t *begin; /* the first byte of each */
+    sp_spans *row; /* the bytes of each */
     char *bytes;
     int64_t n_bytes;
 } sp_texts;
@@ -80,14 +81,12 @@ typedef struct sp_dataset {
     sp_recipe *recipe;
     /* The samples are blocks of scans, and the points of their margins are stored. */
     bool has_blocks;
-    /* [n_samples + n_shards] rows of the samples within their shard; shard i's begin at
-     * shard[i].first_sample + i. */
-    int64_t *offset;
-    int64_t *point_offset; /* the same for points; NULL: no points stored */
-    sp_costs costs;        /* [n_samples] rows; empty without has_cost */
+    sp_spans *rows;       /* the voxels of each sample; over all shards */
+    sp_spans *point_rows; /* the same for points; NULL: no points stored */
+    sp_costs costs;       /* [n_samples] rows; empty without has_cost */
     sp_texts name; /* [n_samples] names of the samples' sources; empty: not stored */
     /* The next three are empty without has_blocks. */
-    int64_t *context_offset; /* as point_offset, of the points of margins */
+    sp_spans *context_rows; /* as point_rows, of the points of margins */
     sp_texts scan;   /* [n_samples] samples with the same text are blocks of one scan */
     sp_block *block; /* [n_samples] */
     /* The seven above, as one copy for the ranks of a node; empty: each is malloc'd. */
@@ -213,6 +212,11 @@ const char *sp_dataset_name(const sp_dataset *set, int64_t sample);
 /* The scan of a sample; the set has blocks. */
 const char *sp_dataset_scan(const sp_dataset *set, int64_t sample);
 int64_t sp_dataset_voxels(const sp_dataset *set, int64_t sample);
+/* The first row of a sample in /coords of its file, in /point_voxel, in /context_voxel;
+ * 0 if the set has no such rows. */
+int64_t sp_dataset_first_voxel(const sp_dataset *set, int64_t sample);
+int64_t sp_dataset_first_point(const sp_dataset *set, int64_t sample);
+int64_t sp_dataset_first_context(const sp_dataset *set, int64_t sample);
 /* The points of a sample; 0 without has_points. */
 int64_t sp_dataset_points(const sp_dataset *set, int64_t sample);
 /* The points in the margin of a sample; 0 without has_blocks. */

@@ -233,13 +233,13 @@ static sp_status read_integers(const header *h, const sp_extent *extent, int64_t
 /* Reads the offsets of all samples in the rows of a dataset; the last one must be their
  * number. */
 static sp_status read_offsets(const header *h, const sp_extent *extent,
-                              const sp_extent *of, int64_t **out)
+                              const sp_extent *of, sp_spans **out)
 {
     const char *name = extent->name;
-    int64_t n = extent->rows - 1, *offset;
+    const int64_t n = extent->rows - 1;
+    SP_FREED int64_t *offset = NULL;
 
-    SP_TRY(read_integers(h, extent, out));
-    offset = *out;
+    SP_TRY(read_integers(h, extent, &offset));
     if (offset[0] != 0)
         return SP_FAIL(SP_EDATA, "%s:%s: the first is %lld, expected 0", h->path, name,
                        (long long)offset[0]);
@@ -257,7 +257,7 @@ static sp_status read_offsets(const header *h, const sp_extent *extent,
         return SP_FAIL(SP_EDATA, "%s:%s: the last is %lld, expected %lld (rows of %s)",
                        h->path, name, (long long)offset[n], (long long)of->rows,
                        of->name);
-    return SP_OK;
+    return sp_spans_pack(out, offset, n);
 }
 
 /* Checks one number of /cost: no level has more voxels than the finest one, nor fewer
@@ -265,8 +265,7 @@ static sp_status read_offsets(const header *h, const sp_extent *extent,
  * offsets has 1 to 27 pairs for each voxel. */
 static sp_status check_cost(const header *h, int64_t sample, int column, int64_t cost)
 {
-    const int64_t *offset = h->set->offset + sample;
-    const int64_t voxels = offset[1] - offset[0];
+    const int64_t voxels = sp_spans_count(h->set->rows, sample);
     const bool is_pairs = column == SP_COST_COLUMNS - 1;
     const int64_t cell = is_pairs ? 1 : INT64_C(1) << 3 * column;
     const int64_t least = (voxels + cell - 1) / cell;
@@ -304,21 +303,17 @@ static sp_status read_sample_texts(const header *h, const char *name, sp_texts *
 {
     const int64_t n = h->set->n_samples;
     char *const *from;
-    char *at;
+    SP_FREED int64_t *begin = NULL;
 
     SP_TRY(sp_h5_find_texts(h->h5, name, n, &from));
+    SP_TRY(SP_NEW(&begin, n + 1, h->path));
     for (int64_t i = 0; i < n; i++)
-        texts->n_bytes += (int64_t)strlen(from[i]) + 1;
-    texts->begin = malloc((size_t)(n + 1) * sizeof *texts->begin);
-    texts->bytes = malloc((size_t)texts->n_bytes + 1);
-    if (!texts->begin || !texts->bytes)
-        return no_memory(h);
-    at = texts->bytes;
-    for (int64_t i = 0; i < n; i++) {
-        texts->begin[i] = at - texts->bytes;
-        at = stpcpy(at, from[i]) + 1;
-    }
-    return SP_OK;
+        begin[i + 1] = begin[i] + (int64_t)strlen(from[i]) + 1;
+    texts->n_bytes = begin[n];
+    SP_TRY(SP_NEW(&texts->bytes, texts->n_bytes, h->path));
+    for (int64_t i = 0; i < n; i++)
+        strcpy(texts->bytes + begin[i], from[i]);
+    return sp_spans_pack(&texts->row, begin, n);
 }
 
 static sp_status read_sample_names(const header *h)
@@ -347,7 +342,7 @@ static sp_status read_points(const header *h)
     SP_TRY(find(h, "/point_offsets", 1, set->n_samples + 1, 1, &offsets));
     SP_TRY(find(h, "/point_voxel", 1, -1, 1, &shard->point_voxel));
     set->n_points = shard->point_voxel.rows;
-    SP_TRY(read_offsets(h, &offsets, &shard->point_voxel, &set->point_offset));
+    SP_TRY(read_offsets(h, &offsets, &shard->point_voxel, &set->point_rows));
     if (set->has_labels)
         SP_TRY(find(h, "/point_labels", 1, set->n_points, 1, &shard->point_labels));
     SP_TRY(find_optional(h, "/point_index", 1, set->n_points, 1, &shard->point_index));
@@ -426,7 +421,7 @@ static sp_status read_blocks(const header *h)
         return SP_OK;
     SP_TRY(find(h, "/context_offsets", 1, set->n_samples + 1, 1, &offsets));
     SP_TRY(find(h, "/context_voxel", 1, -1, 1, &shard->context_voxel));
-    SP_TRY(read_offsets(h, &offsets, &shard->context_voxel, &set->context_offset));
+    SP_TRY(read_offsets(h, &offsets, &shard->context_voxel, &set->context_rows));
     SP_TRY(find(h, "/context_block", 1, shard->context_voxel.rows, 1,
                 &shard->context_block));
     SP_TRY(find(h, "/context_point", 1, shard->context_voxel.rows, 1,
@@ -447,7 +442,7 @@ static sp_status read_datasets(const header *h)
     set->n_samples = shard->n_samples = offsets.rows - 1;
     SP_TRY(find(h, "/coords", 2, -1, 3, &shard->coords));
     set->n_voxels = shard->coords.rows;
-    SP_TRY(read_offsets(h, &offsets, &shard->coords, &set->offset));
+    SP_TRY(read_offsets(h, &offsets, &shard->coords, &set->rows));
     SP_TRY(find(h, "/features", 2, set->n_voxels, -1, &shard->features));
     if (shard->features.cols < 1)
         return SP_FAIL(SP_EDATA, "%s:/features: %d columns, expected 1 or more",

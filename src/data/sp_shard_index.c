@@ -270,11 +270,11 @@ static void count(sp_dataset *set, sp_dataset *part, int64_t n)
 
 /* ---- the arrays of all samples ---- */
 
-/* Finds the places of the arrays in set->common, if it is allocated, and returns their
- * bytes. */
+/* Finds the places of the arrays in set->common, if it is allocated, and returns its
+ * bytes. It begins with the hash of the set, so that only rank 0 computes it. */
 static size_t place_arrays(sp_dataset *set)
 {
-    size_t bytes = 0;
+    size_t bytes = sizeof(sp_spans);
 
     for (int i = 0; i < SP_INDEX_ARRAYS; i++) {
         const sp_index_array array = sp_index_array_of(set, i);
@@ -286,48 +286,33 @@ static size_t place_arrays(sp_dataset *set)
     return bytes;
 }
 
-/* Moves the arrays of the files into the set's. Files have costs of other widths. */
-static void fill_arrays(sp_dataset *set, sp_dataset *part)
+/* Moves array k of the files into the set's, which is zeroed. The rows of a file follow
+ * those of the file before, and its costs have another width. What is freed goes back to
+ * the system, so that no array is in memory twice. */
+static void fill_array(sp_dataset *set, sp_dataset *part, int k)
 {
-    int64_t sample = 0;
-
-    for (int k = 0; k < SP_INDEX_ARRAYS; k++) {
-        const sp_index_array whole = sp_index_array_of(set, k);
-        char *to = whole.n > 0 ? *whole.at : NULL;
-
-        if (to && k == SP_INDEX_COSTS)
-            memset(to, 0, (size_t)whole.n * whole.size);
-        for (int i = 0; i < set->n_shards; i++) {
-            const sp_index_array from = sp_index_array_of(&part[i], k);
-            const size_t bytes = (size_t)from.n * from.size;
-
-            if (to && k == SP_INDEX_COSTS) {
-                sp_costs_copy(&set->costs, sample, &part[i].costs, part[i].n_samples);
-                sample += part[i].n_samples;
-            } else if (to && bytes) {
-                memcpy(to, *from.at, bytes);
-            }
-            to = to ? to + bytes : NULL;
-            free(*from.at);
-            *from.at = NULL;
-        }
-    }
-}
-
-/* Makes texts follow those of the files before, as their bytes do. */
-static void move_texts(sp_dataset *set, const sp_dataset *part)
-{
-    int64_t name = 0, scan = 0, sample = 0;
+    enum { TRIM_BYTES = 8 << 20 };
+    size_t freed = 0;
+    const sp_index_array whole = sp_index_array_of(set, k);
+    char *to = whole.n > 0 ? *whole.at : NULL;
 
     for (int i = 0; i < set->n_shards; i++) {
-        for (int64_t end = sample + part[i].n_samples; sample < end; sample++) {
-            if (set->has_names)
-                set->name.begin[sample] += name;
-            if (set->has_blocks)
-                set->scan.begin[sample] += scan;
+        const sp_index_array from = sp_index_array_of(&part[i], k);
+        const int64_t at = set->shard[i].first_sample, n = part[i].n_samples;
+
+        if (to && k < SP_INDEX_COSTS)
+            sp_spans_append(*whole.at, at, *from.at, n);
+        else if (to && k == SP_INDEX_COSTS)
+            sp_costs_copy(&set->costs, at, &part[i].costs, n);
+        else if (to && from.n > 0)
+            to = mempcpy(to, *from.at, (size_t)from.n * from.size);
+        free(*from.at);
+        *from.at = NULL;
+        freed += (size_t)from.n * from.size;
+        if (freed >= TRIM_BYTES) {
+            sp_machine_trim();
+            freed = 0;
         }
-        name += part[i].name.n_bytes;
-        scan += part[i].scan.n_bytes;
     }
 }
 
@@ -339,12 +324,12 @@ static sp_status share_arrays(sp_dataset *set, sp_dataset *part, sp_comm *comm)
     set->n_sharing = comm ? comm->local_size : 0;
     SP_TRY(sp_comm_common_alloc(comm, bytes, &set->common));
     place_arrays(set);
-    if (part) {
-        fill_arrays(set, part);
-        move_texts(set, part);
-    }
+    for (int k = 0; part && k < SP_INDEX_ARRAYS; k++)
+        fill_array(set, part, k);
+    if (part)
+        *(uint64_t *)set->common.data = sp_dataset_hash(set);
     SP_TRY(sp_comm_common_send(comm, bytes, &set->common));
-    set->hash = sp_dataset_hash(set);
+    set->hash = *(const uint64_t *)set->common.data;
     return SP_OK;
 }
 
@@ -460,6 +445,28 @@ static sp_status merge(sp_dataset *set, sp_dataset *part, int64_t n)
     return sp_shard_files_create(&set->files, set->n_shards, set->n_samples);
 }
 
+/* Adds the offsets of all files, as they are stored. */
+static void hash_rows(XXH64_state_t *hash, const sp_dataset *set, const sp_spans *rows)
+{
+    enum { PIECE = 1024 };
+    int64_t offset[PIECE + 1];
+
+    for (int s = 0; s < set->n_shards; s++) {
+        const sp_shard *shard = &set->shard[s];
+        int64_t before = 0, n;
+
+        XXH64_update(hash, &before, sizeof before);
+        for (int64_t i = 0; i < shard->n_samples; i += n) {
+            n = sp_least(PIECE, shard->n_samples - i);
+            sp_spans_unpack(rows, shard->first_sample + i, n, offset);
+            for (int64_t k = 1; k <= n; k++)
+                offset[k] += before;
+            XXH64_update(hash, offset + 1, (size_t)n * sizeof *offset);
+            before = offset[n];
+        }
+    }
+}
+
 uint64_t sp_dataset_hash(const sp_dataset *set)
 {
     XXH64_state_t hash;
@@ -484,12 +491,9 @@ uint64_t sp_dataset_hash(const sp_dataset *set)
                      (size_t)set->n_features * sizeof(double));
         XXH64_update(&hash, set->feature_std, (size_t)set->n_features * sizeof(double));
     }
-    XXH64_update(&hash, set->offset,
-                 (size_t)(set->n_samples + set->n_shards) * sizeof *set->offset);
+    hash_rows(&hash, set, set->rows);
     if (set->has_points)
-        XXH64_update(&hash, set->point_offset,
-                     (size_t)(set->n_samples + set->n_shards) *
-                         sizeof *set->point_offset);
+        hash_rows(&hash, set, set->point_rows);
     return XXH64_digest(&hash);
 }
 

@@ -47,14 +47,15 @@ static inline sp_h5_type sp_extent_type(const sp_extent *extent)
 
 /* ---- the arrays of an index, with values of each sample ---- */
 
-enum { SP_INDEX_COSTS = 2, SP_INDEX_ARRAYS = 9 };
+/* The first SP_INDEX_COSTS of them are sp_spans; that one is costs.word. */
+enum { SP_INDEX_COSTS = 5, SP_INDEX_ARRAYS = 9 };
 typedef struct sp_index_array {
     void **at;
     int64_t n;   /* elements; 0: the set does not have it */
     size_t size; /* bytes of each */
 } sp_index_array;
 
-/* The i-th of them; costs.word is the one of SP_INDEX_COSTS. Elements of 8 bytes come before those of 1. */
+/* The i-th of them. Elements of 8 bytes come before those of 1. */
 sp_index_array sp_index_array_of(sp_dataset *set, int i);
 
 /* ---- an index as bytes (sp_shard_bytes.c) ---- */

@@ -91,19 +91,21 @@ static sp_status check_about(const sp_source_about *about, int64_t n_samples)
 /* Makes the index: all samples are of one file, which is the calling program. */
 static sp_status make_index(sp_dataset *set, int64_t n_samples, const int64_t *voxels)
 {
+    SP_FREED int64_t *offset = NULL;
+
     SP_TRY(SP_NEW(&set->shard, 1, "the index of the samples"));
-    SP_TRY(SP_NEW(&set->offset, n_samples, "the index of the samples"));
+    SP_TRY(SP_NEW(&offset, n_samples + 1, "the index of the samples"));
     set->n_shards = 1;
     set->shard->path = strdup("data of the program");
     set->shard->n_samples = set->n_samples = n_samples;
-    set->offset[0] = 0;
     for (int64_t i = 0; i < n_samples; i++) {
         if (voxels[i] < 0 || voxels[i] > INT32_MAX)
             return SP_FAIL(SP_EUSAGE, "sample %lld has %lld voxels, expected 0 to %d",
                            (long long)i, (long long)voxels[i], INT32_MAX);
-        set->offset[i + 1] = set->offset[i] + voxels[i];
+        offset[i + 1] = offset[i] + voxels[i];
     }
-    set->n_voxels = set->offset[n_samples];
+    set->n_voxels = offset[n_samples];
+    SP_TRY(sp_spans_pack(&set->rows, offset, n_samples));
     return set->shard->path ? SP_OK : SP_FAIL(SP_EMEM, "no memory for a data set");
 }
 

@@ -13,23 +13,25 @@ static sp_status describe(label_blocks *b, const label_cut *cut)
 {
     const char *path = cut->vox->input[cut->scan];
     const int64_t n = cut->n_pieces;
+    SP_FREED int64_t *offset = NULL;
 
-    SP_TRY(SP_NEW(&b->point_offset, (size_t)n + 2, path));
-    SP_TRY(SP_NEW(&b->scan, n, path));
+    SP_TRY(SP_NEW(&offset, n + 1, path));
+    SP_TRY(SP_NEW(&b->scan, sp_spans_size(n), path));
     SP_TRY(SP_NEW(&b->block, n, path));
     for (int64_t i = 0; i < n; i++) {
-        b->point_offset[i + 1] = b->point_offset[i] + cut->piece[i].n_own;
+        offset[i + 1] = offset[i] + cut->piece[i].n_own;
         b->block[i] = cut->piece[i].block;
     }
+    SP_TRY(sp_spans_pack(&b->points, offset, n));
     b->shard = (sp_shard){.path = (char *)(uintptr_t)path, .n_samples = n};
     b->set = (sp_dataset){.n_shards = 1,
                           .shard = &b->shard,
                           .n_samples = n,
-                          .n_points = b->point_offset[n],
+                          .n_points = offset[n],
                           .voxel_size = cut->vox->voxel_size,
                           .has_points = true,
                           .has_blocks = true,
-                          .point_offset = b->point_offset,
+                          .point_rows = b->points,
                           .scan = {b->scan, (char *)(uintptr_t)path, 0},
                           .block = b->block};
     return SP_OK;
@@ -72,7 +74,7 @@ void label_blocks_close(label_blocks *b)
     sp_gather_buffer_destroy(&b->received);
     free(b->to);
     free(b->n_to);
-    free(b->point_offset);
+    free(b->points);
     free(b->scan);
     free(b->block);
     *b = (label_blocks){0};

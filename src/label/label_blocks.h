@@ -20,9 +20,9 @@ typedef struct label_blocks {
     label_result *result; /* borrowed; the scan's, on a writer */
     sp_dataset set;       /* describes the pieces; its arrays are these: */
     sp_shard shard;
-    int64_t *point_offset; /* [n_pieces + 1] */
-    int64_t *scan;         /* [n_pieces] all the same text, at 0 */
-    sp_block *block;       /* [n_pieces] */
+    sp_spans *points; /* of the pieces */
+    sp_spans *scan;   /* of the pieces: all the same text, at 0 */
+    sp_block *block;  /* [n_pieces] */
     sp_merger merger;
     label_result some;    /* of one block, on its way */
     sp_gather_buffer *to; /* [comm->size] points labelled since the last round */

@@ -96,7 +96,7 @@ static sp_status predict_create_file(sp_predict_files *f, int shard)
 {
     const sp_dataset *set = &f->infer->data.val;
     const sp_shard *s = &set->shard[shard];
-    const int64_t *offset = set->offset + s->first_sample + shard;
+    SP_FREED int64_t *offset = NULL;
     sp_h5_type type = f->label_bytes == 1 ? SP_H5_U8 : SP_H5_U16;
     int64_t dim[2] = {s->n_samples + 1, f->infer->network.n_classes};
     char path[PATH_MAX];
@@ -106,6 +106,8 @@ static sp_status predict_create_file(sp_predict_files *f, int shard)
     SP_TRY(sp_h5_create(&f->file, path));
     file = f->file;
     SP_TRY(predict_write_attributes(f, file, shard));
+    SP_TRY(SP_NEW(&offset, dim[0], path));
+    sp_spans_unpack(set->rows, s->first_sample, s->n_samples, offset);
     SP_TRY(sp_h5_write(file, "/offsets", SP_H5_I64, 1, dim, offset));
     dim[0] = offset[s->n_samples];
     SP_TRY(sp_h5_write(file, "/labels", type, 1, dim, NULL));
@@ -113,7 +115,7 @@ static sp_status predict_create_file(sp_predict_files *f, int shard)
         SP_TRY(sp_h5_write(file, "/logits", SP_H5_F32, 2, dim, NULL));
     if (!set->has_points)
         return SP_OK;
-    offset = set->point_offset + s->first_sample + shard;
+    sp_spans_unpack(set->point_rows, s->first_sample, s->n_samples, offset);
     dim[0] = s->n_samples + 1;
     SP_TRY(sp_h5_write(file, "/point_offsets", SP_H5_I64, 1, dim, offset));
     dim[0] = offset[s->n_samples];
@@ -203,26 +205,27 @@ static const void *as_stored(const sp_predict_files *f, uint16_t *labels, int64_
 }
 
 /* Writes one value, of the given size, in all columns of the rows of a sample. */
-static sp_status store_same(sp_h5 *file, const char *name, const int64_t offset[2],
+static sp_status store_same(sp_h5 *file, const char *name, int64_t first, int64_t n,
                             int columns, const void *value, size_t bytes)
 {
-    const int64_t n = offset[1] - offset[0];
     const size_t all = (size_t)n * (size_t)columns * bytes;
     SP_FREED char *rows = NULL;
 
     SP_TRY(SP_NEW(&rows, all, name));
     for (size_t at = 0; at < all; at += bytes)
         memcpy(rows + at, value, bytes);
-    return sp_h5_write_rows(file, name, offset[0], n, rows);
+    return sp_h5_write_rows(file, name, first, n, rows);
 }
 
 /* A sample that data.on_error = "skip" left out has the label ignore_label, logits of
  * NaN, and points without a row in the scan. */
-static sp_status store_skipped(sp_predict_files *f, int64_t sample, int shard)
+static sp_status store_skipped(sp_predict_files *f, int64_t sample)
 {
     const sp_dataset *set = &f->infer->data.val;
-    const int64_t *row = set->offset + sample + shard;
-    const int64_t *point = set->has_points ? set->point_offset + sample + shard : NULL;
+    const int64_t row = sp_dataset_first_voxel(set, sample);
+    const int64_t point = sp_dataset_first_point(set, sample);
+    const int64_t n = sp_dataset_voxels(set, sample);
+    const int64_t n_points = sp_dataset_points(set, sample);
     const uint64_t no_row = UINT64_MAX;
     const float no_logit = NAN;
     uint16_t label = (uint16_t)f->ignore_label;
@@ -230,14 +233,15 @@ static sp_status store_skipped(sp_predict_files *f, int64_t sample, int shard)
     const size_t bytes = (size_t)f->label_bytes;
 
     f->n_skipped++;
-    SP_TRY(store_same(f->file, "/labels", row, 1, ignore, bytes));
+    SP_TRY(store_same(f->file, "/labels", row, n, 1, ignore, bytes));
     if (f->with_logits)
-        SP_TRY(store_same(f->file, "/logits", row, f->infer->network.n_classes,
+        SP_TRY(store_same(f->file, "/logits", row, n, f->infer->network.n_classes,
                           &no_logit, sizeof no_logit));
-    if (!point)
+    if (!set->has_points)
         return SP_OK;
-    SP_TRY(store_same(f->file, "/point_labels", point, 1, ignore, bytes));
-    return store_same(f->file, "/point_index", point, 1, &no_row, sizeof no_row);
+    SP_TRY(store_same(f->file, "/point_labels", point, n_points, 1, ignore, bytes));
+    return store_same(f->file, "/point_index", point, n_points, 1, &no_row,
+                      sizeof no_row);
 }
 
 sp_status sp_predict_files_store(sp_predict_files *f, char *parcel)
@@ -245,14 +249,15 @@ sp_status sp_predict_files_store(sp_predict_files *f, char *parcel)
     const sp_dataset *set = &f->infer->data.val;
     const sp_parcel head = *(const sp_parcel *)parcel;
     int shard = sp_dataset_shard_of(set, head.sample);
-    int64_t row = set->offset[head.sample + shard], point;
+    const int64_t row = sp_dataset_first_voxel(set, head.sample);
+    const int64_t point = sp_dataset_first_point(set, head.sample);
     char *at = parcel + sizeof head;
     sp_h5 *file;
 
     SP_TRY(turn_to(f, shard));
     file = f->file;
     if (head.n != sp_dataset_voxels(set, head.sample))
-        return store_skipped(f, head.sample, shard);
+        return store_skipped(f, head.sample);
     f->n_voxels += head.n;
     f->n_points += head.n_points;
     if (f->with_logits) {
@@ -260,7 +265,6 @@ sp_status sp_predict_files_store(sp_predict_files *f, char *parcel)
         at += (size_t)head.n * 4 * (size_t)f->infer->network.n_classes;
     }
     if (set->has_points) {
-        point = set->point_offset[head.sample + shard];
         SP_TRY(sp_h5_write_rows(file, "/point_index", point, head.n_points, at));
         at += head.n_points * 8;
         SP_TRY(sp_h5_write_rows(file, "/point_labels", point, head.n_points,

@@ -269,7 +269,8 @@ static sp_status damage(const char *path, int64_t sample, bool is_label)
     if (!file)
         return SP_FAIL(SP_EIO, "%s: cannot open it", path);
     fseek(file,
-          (long)(extent->at + set.offset[sample] * extent->cols * extent->type_size),
+          (long)(extent->at + sp_dataset_first_voxel(&set, sample) * extent->cols *
+                                  extent->type_size),
           SEEK_SET);
     fwrite(bad, 1, (size_t)extent->type_size, file);
     sp_dataset_close(&set);

@@ -14,6 +14,7 @@ static sp_shard shard;
 static int node_of_rank[MAX_RANKS];
 
 static sp_costs costs;
+static sp_spans *rows;
 
 /* n samples of skewed sizes, some of them empty; cost is not proportional to voxels. */
 static sp_dataset fake_set(int n, uint64_t seed)
@@ -30,8 +31,10 @@ static sp_dataset fake_set(int n, uint64_t seed)
         cost[i][0] = offset[i + 1] - offset[i];
         cost[i][SP_COST_COLUMNS - 1] = cost[i][0] * (5 + i % 9);
     }
-    set.offset = offset;
-    free(costs.word); /* one set at a time */
+    free(rows); /* one set at a time */
+    OK(sp_spans_pack(&rows, offset, n));
+    set.rows = rows;
+    free(costs.word);
     OK(sp_costs_pack(&costs, cost[0], n));
     set.costs = costs;
     set.n_voxels = offset[n];

@@ -76,9 +76,9 @@ TEST(a_node_holds_one_index)
     assert_true(set.common.mapped > 0);
     OK(sp_comm_barrier(&comm));
     if (comm.rank == 0)
-        set.offset[1] = 41;
+        set.rows->n[1] = 41;
     OK(sp_comm_barrier(&comm));
-    assert_int_equal(set.offset[1], 41);
+    assert_int_equal(set.rows->n[1], 41);
 }
 
 TEST(damage_fails_on_all)
