@@ -14,6 +14,7 @@
 #include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "base/sp_machine.h"
+#include "data/sp_index_file.h"
 #include "data/sp_shard_internal.h"
 
 /* ---- rank 0 ---- */
@@ -23,18 +24,36 @@ typedef struct collection {
     sp_rounding rounding;
     int n_files;
     sp_dataset *part; /* [n_files] the files' indices, with their arrays */
+    int *file_of;     /* the file of each that is opened */
 } collection;
 
-/* Keeps the index of one file, and appends it without its arrays to the bytes. */
+/* Keeps the index of one file. */
 static sp_status add_file(sp_h5 *file, int i, void *context)
 {
     collection *c = context;
-    sp_dataset *part = &c->part[i];
+    sp_dataset *part = &c->part[c->file_of[i]];
 
     SP_TRY(sp_shard_header(file, part));
-    SP_TRY(sp_rounding_add(&c->rounding, file, part, c->n_files));
-    sp_shard_serialize(&c->index, part);
-    return c->index.rc;
+    return sp_rounding_add(&c->rounding, file, part, c->n_files);
+}
+
+/* Reads the index files of the folders, and opens the files that these do not have. */
+static sp_status read_files(collection *c, const sp_strings *paths)
+{
+    SP_CLOSED_BY(sp_index_reader_end) sp_index_reader reader = {0};
+    SP_FREED char **opened = NULL;
+    SP_FREED int *file_of = NULL;
+    int n = 0;
+
+    SP_TRY(SP_NEW(&opened, paths->n, "the index of the files"));
+    SP_TRY(SP_NEW(&file_of, paths->n, "the index of the files"));
+    for (int i = 0; i < paths->n; i++)
+        if (!sp_index_reader_take(&reader, paths->at[i], &c->part[i])) {
+            opened[n] = paths->at[i];
+            file_of[n++] = i;
+        }
+    c->file_of = file_of;
+    return n > 0 ? sp_h5_open_each(opened, n, add_file, c) : SP_OK;
 }
 
 static const char *base_name(const char *path)
@@ -104,7 +123,9 @@ static sp_status collect(const sp_strings *patterns, const sp_fold *fold, collec
     sp_serial_bytes(&c->index, &n, sizeof n);
     SP_TRY(SP_NEW(&c->part, n, "the index of the files"));
     c->n_files = paths.n;
-    SP_TRY(sp_h5_open_each(paths.at, paths.n, add_file, c));
+    SP_TRY(read_files(c, &paths));
+    for (int i = 0; i < c->n_files; i++)
+        sp_shard_serialize(&c->index, &c->part[i]);
     sp_rounding_warn(&c->rounding);
     return c->index.rc;
 }

@@ -6,7 +6,7 @@
  *     sp_shard_header.c   headers of one file --> sp_dataset of one shard
  *     sp_shard_round.c    warns of features that float32 does not hold exactly
  *     sp_shard_index.c    collects, broadcasts and merges indices
- *     sp_shard_bytes.c     an index as bytes
+ *     sp_shard_bytes.c    an index as bytes; sp_index_file.c: the index file of a folder
  *     sp_shard_chunked.c  what chunked files cost; the cache of unpacked chunks
  *     sp_sample.c         reads and checks a sample; sp_sample_unique.c: duplicates
  *     sp_shard_write.c    writes a shard */
@@ -123,6 +123,8 @@ typedef struct sp_rounding {
     int64_t rows, rows_seen;
 } sp_rounding;
 
+/* True if float32 does not hold all values of this type. */
+bool sp_rounding_is_needed(const sp_extent *features);
 /* Looks through a file, one of n_files; does nothing if float32 holds its type. */
 sp_status sp_rounding_add(sp_rounding *rounding, sp_h5 *file, const sp_dataset *part,
                           int n_files);

@@ -94,15 +94,20 @@ static sp_status look(sp_rounding *r, sp_h5 *file, const sp_extent *e, int64_t r
     return SP_OK;
 }
 
+bool sp_rounding_is_needed(const sp_extent *features)
+{
+    return features->type_size == 8 ||
+           (features->type_size == 4 && features->kind != 'f');
+}
+
 sp_status sp_rounding_add(sp_rounding *r, sp_h5 *file, const sp_dataset *part,
                           int n_files)
 {
     const sp_extent *e = &part->shard->features;
-    int64_t rows = LOOK_BYTES / n_files / sp_extent_row_bytes(e);
+    const int64_t rows = LOOK_BYTES / n_files / sp_extent_row_bytes(e);
 
     assert(n_files > 0 && part->n_shards == 1);
-    /* float32 holds all values of other types */
-    if (e->rows == 0 || (e->type_size != 8 && (e->type_size != 4 || e->kind == 'f')))
+    if (e->rows == 0 || !sp_rounding_is_needed(e))
         return SP_OK;
     if (!r->column)
         SP_TRY(begin(r, part));

@@ -6,6 +6,7 @@
  *     apply     predictions + scan --> codes of points --sp_scan_write--> labelled scan
  *     scene     seed --sp_scene--> synthetic labelled shards
  *     info      shards --> counts, ranges, cost
+ *     index     shards --> index file of their folder (sp_index_file)
  *     bank      shards --> objects of classes as the samples of one shard
  *     compare   two scans, or folders of scans --vox_compare_*--> scores
  *     view      shard, predictions or scan --vox_view_load_*--> points --> picture
@@ -24,7 +25,7 @@
 #include "comm/sp_comm.h"
 
 extern const sp_usage vox_convert_usage, vox_apply_usage, vox_scene_usage,
-    vox_info_usage, vox_bank_usage, vox_compare_usage, vox_view_usage;
+    vox_info_usage, vox_index_usage, vox_bank_usage, vox_compare_usage, vox_view_usage;
 
 /* Converts scans to voxel shards. The bytes do not depend on the number of ranks. */
 sp_status vox_convert(int argc, char **argv, sp_comm *comm);
@@ -34,6 +35,8 @@ sp_status vox_apply(int argc, char **argv, sp_comm *comm);
 sp_status vox_scene(int argc, char **argv, sp_comm *comm);
 /* Prints the content of shards. */
 sp_status vox_info(int argc, char **argv, sp_comm *comm);
+/* Writes the index file of a folder of shards. Only rank 0 works. */
+sp_status vox_index(int argc, char **argv, sp_comm *comm);
 /* Collects the objects of classes. Only rank 0 works. */
 sp_status vox_bank(int argc, char **argv, sp_comm *comm);
 /* Compares the classes of the same points in two scans or folders. SP_EBELOW: the mean

@@ -117,7 +117,7 @@ owner immintrin.h 'src/cpu/*' src/base/sp_crc_x86.c
 owner sys/socket.h src/comm/sp_pmi.c src/comm/sp_world.c src/comm/sp_world_line.c \
     src/comm/sp_world_server.c src/h5/sp_h5_child.c src/h5/sp_h5_child_serve.c src/health/sp_auth_socket.c
 # A hash is compiled in from the header, so every user has its own copy.
-owner xxhash.h src/comm/sp_comm_agree.c src/comm/sp_comm_find.c src/h5/sp_h5_child.c src/h5/sp_h5_child_serve.c \
+owner xxhash.h src/comm/sp_comm_agree.c src/comm/sp_comm_find.c src/data/sp_index_file.c src/h5/sp_h5_child.c src/h5/sp_h5_child_serve.c \
     src/data/sp_shard_copies.c src/data/sp_shard_index.c \
     src/train/sp_output.c src/checkpoint/sp_replica.c
 
