@@ -105,9 +105,12 @@ static bool drops_norms(const sp_buffer_plan *a, int storage)
 
 bool sp_buffer_plan_keeps(const sp_buffer_plan *a, int storage)
 {
-    return a->is_training &&
-           !(a->rules.is_recomputed ? a->low->value[storage].is_recomputed
-                                    : drops_norms(a, storage));
+    const sp_lower_value *value = &a->low->value[storage];
+
+    if (a->rules.is_recomputed)
+        return a->is_training && !value->is_recomputed;
+    return a->is_training && !drops_norms(a, storage) &&
+           !(a->rules.is_low_memory && value->is_light);
 }
 
 /* Reserves the low side of the span for activations that stay until the backward pass,

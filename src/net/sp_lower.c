@@ -421,6 +421,7 @@ sp_status sp_lower(sp_lowered *low, const sp_graph *graph, bool is_bf16)
     find_lifetimes(low);
     list_ends(low);
     find_ready(low);
+    sp_lower_mark_light(low);
     return sp_lower_mark_recomputed(low);
 }
 

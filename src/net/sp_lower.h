@@ -42,6 +42,8 @@ typedef struct sp_lower_value {
     /* Of a storage: with recomputation the forward pass drops the activation, and the
      * backward pass computes it again. */
     bool is_recomputed;
+    /* Of a storage: with little memory the same, without recomputation. */
+    bool is_light;
     /* No gradient needs it: a backward pass reads it only to write other values again.
      */
     bool is_for_norms;
@@ -110,6 +112,11 @@ void sp_lowered_destroy(sp_lowered *lowered);
  *                 every fourth, and what was computed again there stays until its use.
  * SP_EMEM. */
 sp_status sp_lower_mark_recomputed(sp_lowered *lowered);
+/* Marks the outputs of convolutions that are computed again at almost no cost: with at
+ * most a 64th of the weights of its level the one that reads the features, and on coarser
+ * levels the one on the shortcut of a residual block. sp_lower does it. On the finest
+ * level a shortcut would come back as memory is needed most. */
+void sp_lower_mark_light(sp_lowered *lowered);
 /* True for a concat that copies nothing, since all its inputs are written into its
  * columns. */
 bool sp_lowered_is_view(const sp_lowered *lowered, const sp_lower_step *step);

@@ -144,3 +144,43 @@ sp_status sp_lower_mark_recomputed(sp_lowered *low)
     free(trees);
     return SP_OK;
 }
+
+/* The least ratio of the weights of all convolutions of a level to one that is light. */
+enum { LIGHT_SHARE = 64 };
+
+static int64_t conv_weights(const sp_lowered *low, int s)
+{
+    const sp_graph *g = low->graph;
+
+    return low->step[s].op == SP_OP_CONV
+               ? g->param[g->node[low->step[s].layer].weight].count
+               : 0;
+}
+
+/* Marks the output of step s if that is a convolution with few weights for its level. */
+static void mark_if_light(const sp_lowered *low, int s)
+{
+    const int out = low->step[s].out;
+    int64_t all = 0;
+
+    for (int i = 0; i < low->n_steps; i++)
+        if (low->value[low->step[i].out].level == low->value[out].level)
+            all += conv_weights(low, i);
+    low->value[out].is_light = low->step[s].op == SP_OP_CONV &&
+                               low->value[out].storage == out &&
+                               all >= LIGHT_SHARE * conv_weights(low, s);
+}
+
+void sp_lower_mark_light(sp_lowered *low)
+{
+    for (int s = 0; s < low->n_steps; s++) {
+        const int norm = low->step[s].residual_norm;
+        const int x = norm < 0 ? -1 : low->step[norm].in[0];
+
+        if (low->step[s].in[0] == 0)
+            mark_if_light(low, s);
+        if (x > 0 && low->value[x].level > 0 && low->value[x].step >= 0 &&
+            low->graph->node[low->step[low->value[x].step].layer].map < 0)
+            mark_if_light(low, low->value[x].step);
+    }
+}

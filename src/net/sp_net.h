@@ -62,9 +62,10 @@ typedef struct sp_net_options {
     sp_scope bn_scope;       /* the ranks that batch statistics are formed over */
     sp_transport *transport; /* borrowed; NULL: the net opens MPI */
     bool is_exact;           /* sums over rows and ranks do not depend on any order */
-    /* Batch norms are computed again in the backward pass instead of being stored, one
-     * room serves the packed weights of all layers, and pages that the backward pass
-     * frees hold the gradient (of one rank). The bits stay the same. */
+    /* Batch norms and light convolutions (sp_lower_mark_light) are computed again in the
+     * backward pass instead of being stored, one room serves the packed weights of all
+     * layers, and pages that the backward pass frees hold the gradient (of one rank). The
+     * bits stay the same. */
     bool is_low_memory;
     bool is_inference; /* sp_net_backward is never called */
     /* The backward pass computes about half of the activations again (train.recompute,

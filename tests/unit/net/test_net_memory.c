@@ -15,7 +15,8 @@ static void train_step(net_case *c, sp_optim *optim)
     sp_buckets_begin(&c->buckets);
     case_step(c, true);
     OK(sp_bucket_wait(&c->buckets, NULL));
-    OK(sp_optim_update(optim, &c->net, &c->buckets, (sp_rates){.lr = 0.1, .momentum = 0.9}, NULL));
+    OK(sp_optim_update(optim, &c->net, &c->buckets,
+                       (sp_rates){.lr = 0.1, .momentum = 0.9}, NULL));
     OK(sp_net_forward(&c->net, &c->batch, false, NULL));
     OK(sp_net_loss(&c->net, &c->batch, &c->loss, NULL, NULL));
 }
@@ -146,28 +147,67 @@ TEST(moved_statistics_are_used)
     }
 }
 
+#define NORMED(name, what)                                                             \
+    "{ name = \"" name "\"; op = \"conv\"; " what " },"                                \
+    "{ name = \"" name "n\"; op = \"batchnorm\"; },"
+#define ACTIVE(name, what)                                                             \
+    NORMED(name, what) "{ name = \"" name "r\"; op = \"relu\"; },"
+
+/* With little memory it keeps neither its first convolution nor the shortcut of its block
+ * on the coarser level. */
+static const char light_net[] = ACTIVE("c", "out = 16; kernel = 3;") ACTIVE(
+    "down", "out = 16; kernel = 2; stride = 2;") ACTIVE("a", "out = 48; kernel = 3;")
+    NORMED("b", "out = 48; kernel = 3;") NORMED("short",
+                                                "from = [\"downr\"]; out = 48; kernel "
+                                                "= 1;") "{ name = \"sum\"; op = "
+                                                        "\"add\"; from = [\"bn\", "
+                                                        "\"shortn\"]; },"
+                                                        "{ name = \"sumr\"; op = "
+                                                        "\"relu\"; },"
+                                                        "{ name = \"up\"; op = "
+                                                        "\"conv_transpose\"; out = 48; "
+                                                        "kernel = 2; stride = 2; },"
+                                                        "{ name = \"upn\"; op = "
+                                                        "\"batchnorm\"; }, { name = "
+                                                        "\"upr\"; op = \"relu\"; },"
+                                                        "{ name = \"cat\"; op = "
+                                                        "\"concat\"; from = [\"upr\", "
+                                                        "\"cr\"]; }," ACTIVE(
+                                                            "d", "out = 64; kernel = "
+                                                                 "3;") "{ name = "
+                                                                       "\"f\"; op = "
+                                                                       "\"linear\"; "
+                                                                       "out = 3; }";
+
 /* Values that were dropped and computed again are the same. */
-TEST(low_memory_changes_no_gradient)
+static void check_low_memory(const char *layers, int n_light)
 {
     const sp_net_options options = {
         .bn_scope = SP_SCOPE_WORLD, .seed = 17, .is_low_memory = true};
+    CLOSED_BY(case_close) net_case low, full;
 
-    for (int k = 0; case_nets[k]; k++) {
-        CLOSED_BY(case_close) net_case low, full;
-
-        case_new(&full, case_nets[k], large, 3);
-        case_open(&low, sp_backend_find("cpu"), alone(), case_nets[k], &options);
-        for (int step = 0; step < 2; step++) {
-            case_batch(&low, step ? small : large, step ? 2 : 3);
-            case_batch(&full, step ? small : large, step ? 2 : 3);
-            case_step(&low, true);
-            case_step(&full, true);
-            assert_memory_equal(low.buckets.grad, full.buckets.grad,
-                                (size_t)full.graph.n_floats * sizeof(float));
-        }
-        assert_true(low.net.impl->fixed_arena.used < full.net.impl->fixed_arena.used);
-        assert_true(low.net.impl->matrices.high <= full.net.impl->matrices.high);
+    case_new(&full, layers, large, 3);
+    case_open(&low, sp_backend_find("cpu"), alone(), layers, &options);
+    for (int step = 0; step < 2; step++) {
+        case_batch(&low, step ? small : large, step ? 2 : 3);
+        case_batch(&full, step ? small : large, step ? 2 : 3);
+        case_step(&low, true);
+        case_step(&full, true);
+        assert_memory_equal(low.buckets.grad, full.buckets.grad,
+                            (size_t)full.graph.n_floats * sizeof(float));
     }
+    assert_true(low.net.impl->fixed_arena.used < full.net.impl->fixed_arena.used);
+    assert_true(low.net.impl->matrices.high <= full.net.impl->matrices.high);
+    for (int v = 0; v < low.net.impl->low.n_values; v++)
+        n_light -= low.net.impl->low.value[v].is_light;
+    assert_true(n_light <= 0);
+}
+
+TEST(low_memory_changes_no_gradient)
+{
+    for (int k = 0; case_nets[k]; k++)
+        check_low_memory(case_nets[k], 0);
+    check_low_memory(light_net, 2);
 }
 
 #define WIDE(name)                                                                     \
