@@ -248,6 +248,13 @@ void sp_buffer_plan_forward(sp_buffer_plan *a, int s)
         plan_place_sums(a, step->in[0], false);
 }
 
+/* The backward pass begins with what the last step has read. */
+static bool begins_backward(const sp_buffer_plan *a, int s, int storage)
+{
+    return a->is_training && s == a->low->n_steps - 1 &&
+           a->low->value[storage].last_backward >= 0;
+}
+
 void sp_buffer_plan_forward_end(sp_buffer_plan *a, int s)
 {
     const sp_lower_step *step = &a->low->step[s];
@@ -260,7 +267,7 @@ void sp_buffer_plan_forward_end(sp_buffer_plan *a, int s)
     if (!a->is_training)
         drop_vector(a, &a->argmax[s]);
     for (int v = step->read_last[kind]; v >= 0; v = a->low->value[v].next_read[kind])
-        if (!sp_buffer_plan_keeps(a, v))
+        if (!sp_buffer_plan_keeps(a, v) && !begins_backward(a, s, v))
             sp_buffer_plan_drop_act(a, v);
 }
 
