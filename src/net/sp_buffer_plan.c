@@ -42,19 +42,6 @@ static size_t buffer_bytes_of(const sp_buffer_plan *a, int v, sp_elem elem)
 
 static const sp_buffer_side LOW = {false, 0}, HIGH = {true, 0};
 
-/* Takes memory for such a matrix. */
-static sp_buffer_place buffer_alloc(sp_buffer_plan *a, int v, sp_elem elem,
-                                    sp_buffer_side from)
-{
-    const size_t bytes = buffer_bytes_of(a, v, elem);
-    const int range = from.is_high
-                          ? sp_ranges_alloc_above(&a->matrices, bytes, from.least)
-                          : sp_ranges_alloc(&a->matrices, bytes);
-
-    return (sp_buffer_place){range, a->matrices.range[range].at,
-                             sp_buffer_pitch(&a->rules, a->low->value[v].c, elem)};
-}
-
 static void buffer_drop(sp_buffer_plan *a, sp_buffer_place *place)
 {
     if (place->range >= 0)
@@ -85,7 +72,35 @@ void sp_buffer_plan_drop_act(sp_buffer_plan *a, int storage)
 {
     assert(a->low->value[storage].storage == storage);
     buffer_drop(a, &a->value[storage].act);
+    a->value[storage].is_restored = false;
     forget_columns(a, storage);
+}
+
+/* Drops the restored activation that the backward pass needs last. False: it needs all. */
+static bool drop_restored(sp_buffer_plan *a)
+{
+    for (int v = 1; a->rules.is_recomputed && v < a->low->n_values; v++)
+        if (a->value[v].is_restored && a->value[v].n_pins == 0) {
+            sp_buffer_plan_drop_act(a, v);
+            return true;
+        }
+    return false;
+}
+
+/* Takes memory for such a matrix. With recomputation restored activations go before the
+ * span grows. */
+static sp_buffer_place buffer_alloc(sp_buffer_plan *a, int v, sp_elem elem,
+                                    sp_buffer_side from)
+{
+    const size_t bytes = buffer_bytes_of(a, v, elem);
+    int range;
+
+    while (!sp_ranges_has_room(&a->matrices, bytes, from.least) && drop_restored(a))
+        ;
+    range = from.is_high ? sp_ranges_alloc_above(&a->matrices, bytes, from.least)
+                         : sp_ranges_alloc(&a->matrices, bytes);
+    return (sp_buffer_place){range, a->matrices.range[range].at,
+                             sp_buffer_pitch(&a->rules, a->low->value[v].c, elem)};
 }
 
 static void drop_vector(sp_buffer_plan *a, int *range)
@@ -178,6 +193,14 @@ void sp_buffer_plan_hold(sp_buffer_plan *a, int v, sp_buffer_side from)
         a->value[storage].act = buffer_alloc(a, storage, value[storage].elem, from);
     a->value[v].act = a->value[storage].act;
     a->value[v].act.at += column * sp_elem_bytes(value[v].elem);
+}
+
+bool sp_buffer_plan_has_room(const sp_buffer_plan *a, int v)
+{
+    const int storage = sp_lowered_storage(a->low, v);
+
+    return sp_ranges_has_room(
+        &a->matrices, buffer_bytes_of(a, storage, a->low->value[storage].elem), 0);
 }
 
 /* True if the output of step s can use the memory of its first input: nothing reads the
@@ -495,6 +518,8 @@ void sp_buffer_plan_backward_end(sp_buffer_plan *a, int s)
     if (step->op == SP_OP_BATCHNORM)
         drop_vector(a, &a->value[step->out].sums);
     buffer_drop(a, &a->value[step->out].grad);
+    for (int v = 0; v < a->low->n_values; v++)
+        a->value[v].n_pins = 0;
     for (int v = step->used_last; v >= 0; v = a->low->value[v].next_used)
         sp_buffer_plan_drop_act(a, v);
     /* The columns of a concat are needed again by the layers before its inputs. */

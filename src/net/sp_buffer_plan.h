@@ -15,8 +15,10 @@
  * the outputs of norms too, which are about half of all activations, and those of light
  * convolutions (sp_lower_mark_light), and computes them a second time when the backward
  * pass reads them; and the gradient of an activation overwrites it once it is read no
- * more. So the backward pass adds only the activations
- * of a few layers to the kept ones. Recomputation drops more, as sp_lower.h states.
+ * more. So the backward pass adds only the activations of a few layers to the kept ones.
+ * Recomputation drops more, as sp_lower.h states. What is computed again stays until its
+ * last use. It is dropped before, and computed once more, only if another matrix finds no
+ * room in the span: so the span does not grow for it.
  */
 #ifndef SP_BUFFER_PLAN_H
 #define SP_BUFFER_PLAN_H
@@ -47,6 +49,8 @@ typedef struct sp_buffer_place {
 /* The memory that a value has at present. */
 typedef struct sp_value_buffers {
     sp_buffer_place act, grad;
+    /* The backward pass computed the activation again, and may do so once more. */
+    bool is_restored;
     int n_pins; /* uses for which a restored activation stays */
     /* The range of sp_buffer_plan.vectors that holds the sums over the value's rows, in
      * the backward pass over its gradient's rows; -1: no sums. */

@@ -18,6 +18,8 @@ bool sp_buffer_plan_keeps(const sp_buffer_plan *a, int storage);
 /* Gives the value its activation's memory: its storage's, which the first value in it
  * allocates from this side of the span. */
 void sp_buffer_plan_hold(sp_buffer_plan *a, int v, sp_buffer_side from);
+/* True if a matrix of v's storage finds memory within the span. */
+bool sp_buffer_plan_has_room(const sp_buffer_plan *a, int v);
 /* Drops the activation of a storage with all its columns. */
 void sp_buffer_plan_drop_act(sp_buffer_plan *a, int storage);
 

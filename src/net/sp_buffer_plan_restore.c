@@ -1,7 +1,7 @@
 /* Computes dropped activations again for the backward pass.
  *
  *     a step of the backward pass needs v --> restore v: the inputs of v's step first,
- *     then v --> an input stays if this step or the next needs it, else it goes
+ *     then v --> both stay until their last use, or until a matrix finds no room
  */
 #include <assert.h>
 
@@ -11,7 +11,6 @@ enum { MOST_NEEDS = 4 };
 
 typedef struct restoring {
     sp_buffer_plan *a;
-    int step; /* the step of the backward pass */
     sp_status (*apply)(void *arg, int step);
     void *arg;
 } restoring;
@@ -39,42 +38,13 @@ static int restore_needs(const sp_buffer_plan *a, int s, int v[MOST_NEEDS])
     return n;
 }
 
-/* True if this step of the backward pass or the next one needs a value of this storage.
- * What is needed later is computed again later, since most of a block's backward pass
- * lies between. */
-static bool is_needed_soon(const restoring *r, int storage)
-{
-    for (int s = r->step; s >= 0 && s >= r->step - 1; s--) {
-        int v[MOST_NEEDS];
-        const int n = restore_needs(r->a, s, v);
-
-        for (int i = 0; i < n; i++)
-            if (sp_lowered_storage(r->a->low, v[i]) == storage)
-                return true;
-    }
-    return false;
-}
-
-/* True for a convolution over a map within or to a level coarser than the finest, and for
- * all values of the coarsest level, which has few rows. Others may be computed from it,
- * so it stays until its own use: each is computed again once. */
-static bool is_worth_holding(const sp_lowered *low, const sp_lower_value *value)
-{
-    const sp_lower_step *step = &low->step[value->step];
-
-    return value->level > 0 &&
-           (value->level == low->graph->spec.n_levels - 1 ||
-            (step->op == SP_OP_CONV && low->graph->node[step->layer].map >= 0 &&
-             low->value[step->in[0]].level >= value->level));
-}
-
 static void pin(const restoring *r, int v, int by)
 {
     r->a->value[sp_lowered_storage(r->a->low, v)].n_pins += by;
 }
 
-/* Frees inputs of a step after its output was recomputed: the inputs that only this
- * recomputation needed, and the one that the output has overwritten. */
+/* Frees inputs of a step after its output was recomputed: those that no gradient needs,
+ * and the one that the output has overwritten. */
 static void drop_passed(const restoring *r, const sp_lower_step *step)
 {
     sp_buffer_plan *a = r->a;
@@ -86,19 +56,24 @@ static void drop_passed(const restoring *r, const sp_lower_step *step)
         if (value->storage != x || sp_buffer_plan_keeps(a, x) || a->value[x].n_pins > 0)
             continue;
         if (a->value[x].act.range == a->value[step->out].act.range ||
-            value->is_for_norms ||
-            (a->rules.is_recomputed && !is_needed_soon(r, x) &&
-             !is_worth_holding(a->low, value)))
+            value->is_for_norms)
             sp_buffer_plan_drop_act(a, x);
     }
 }
 
 static sp_status restore(const restoring *r, int v);
 
-/* Restores the inputs of a step. A norm may overwrite its residual: a residual that was
- * restored for the norm gives it its memory. If a gradient needs the residual too, it
- * is recomputed again for that gradient: most of a block's backward pass lies between,
- * and needs the most memory. */
+/* True if a norm may overwrite its residual x, which was restored for it. If a gradient
+ * needs x too, x is recomputed for that: most of a block's backward pass lies between, and
+ * needs the most memory. With recomputation x stays if the output finds other memory. */
+static bool may_replace_residual(const sp_buffer_plan *a, int x, int out)
+{
+    return !sp_buffer_plan_keeps(a, x) && a->low->value[x].storage == x &&
+           a->low->value[out].storage == out &&
+           !(a->rules.is_recomputed && sp_buffer_plan_has_room(a, out));
+}
+
+/* Restores the inputs of a step. */
 static sp_status restore_inputs(const restoring *r, const sp_lower_step *step)
 {
     sp_buffer_plan *a = r->a;
@@ -111,8 +86,7 @@ static sp_status restore_inputs(const restoring *r, const sp_lower_step *step)
         SP_TRY(restore(r, x));
         pin(r, x, 1);
         if (step->op != SP_OP_BATCHNORM || k == 0 || was_there ||
-            sp_buffer_plan_keeps(a, x) || a->low->value[x].storage != x ||
-            a->low->value[v].storage != v)
+            !may_replace_residual(a, x, v))
             continue;
         a->value[v].act = a->value[x].act;
         sp_ranges_hold(&a->matrices, a->value[v].act.range);
@@ -135,6 +109,7 @@ static sp_status restore(const restoring *r, int v)
     SP_TRY(restore_inputs(r, step));
     sp_buffer_plan_hold(a, v,
                         (sp_buffer_side){0}); /* high memory is given back first */
+    a->value[storage].is_restored = true;
     if (r->apply && step->op != SP_OP_CONCAT)
         SP_TRY(r->apply(r->arg, s));
     for (int k = 0; k < step->n_in; k++)
@@ -147,16 +122,14 @@ static sp_status restore(const restoring *r, int v)
 sp_status sp_buffer_plan_restore(sp_buffer_plan *a, int s,
                                  sp_status (*apply)(void *arg, int step), void *arg)
 {
-    const restoring r = {a, s, apply, arg};
+    const restoring r = {a, apply, arg};
     int v[MOST_NEEDS], n;
 
     assert(a->is_training && 0 <= s && s < a->low->n_steps);
     n = restore_needs(a, s, v);
     for (int i = 0; i < n; i++) {
         SP_TRY(restore(&r, v[i]));
-        pin(&r, v[i], 1);
+        pin(&r, v[i], 1); /* until sp_buffer_plan_backward_end */
     }
-    for (int i = 0; i < n; i++)
-        pin(&r, v[i], -1);
     return SP_OK;
 }

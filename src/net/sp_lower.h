@@ -100,16 +100,19 @@ typedef struct sp_lowered {
 sp_status sp_lower(sp_lowered *lowered, const sp_graph *graph, bool is_bf16);
 void sp_lowered_destroy(sp_lowered *lowered);
 /* Marks the values of recomputation; sp_lower does it. The rule, which halves the memory
- * of activations (a step of minkunet34 took 1.26 times as long on a CPU):
+ * of activations (sp_buffer_plan.h says how long a value stays that was computed again):
  *
- *     kept        on the finest level the convolution at the end of each residual block,
- *                 on coarser levels that of every second block; a convolution that leads
- *                 to a coarser level or reads the features; what a convolution to a finer
- *                 level or the last step reads; all but convolutions, norms, activations
- *                 and concats that copy nothing
+ *     kept        on the finest level the convolution at the end of each residual block;
+ *                 of the blocks in a row on a coarser level, every second such convolution
+ *                 if the last one's output is kept, else the last convolution and the
+ *                 output of every third block from the second last back, or, if the row
+ *                 is one block, the convolution that leads to the level; a convolution
+ *                 that reads the features; what a convolution to a finer level or the
+ *                 last step reads; all but convolutions, norms, activations and concats
+ *                 that copy nothing
  *     recomputed  norms, activations, other convolutions. Of convolutions over a map in
  *                 a row every second one is kept on the finest level, on coarser levels
- *                 every fourth, and what was computed again there stays until its use.
+ *                 every seventh.
  * SP_EMEM. */
 sp_status sp_lower_mark_recomputed(sp_lowered *lowered);
 /* Marks the outputs of convolutions that are computed again at almost no cost: with at

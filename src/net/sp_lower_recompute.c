@@ -6,23 +6,26 @@
 #include "base/sp_list.h"
 #include "net/sp_lower.h"
 
-/* Convolutions without a kernel map, or to a finer level, have few products. They may
- * follow one another up to this number. */
-enum { MOST_SMALL = 4 };
+/* Convolutions without a kernel map, or to another level, have few products. They may
+ * follow one another until the convolutions in a row reach this number. */
+enum { MOST_SMALL = 10 };
 /* As many convolutions over a map within a level may follow one another: on the finest
  * level, whose few tensors are as large as all others together, and on coarser ones. */
-enum { MOST_FINEST = 1, MOST_COARSER = 3 };
-
-/* What is known of the convolution at the end of the block that writes a value: the
- * block comes last in its row, or the one after it drops or keeps its own. */
-typedef enum redo_end { END_IS_LAST, END_IS_KEPT, END_IS_DROPPED } redo_end;
+enum { MOST_FINEST = 1, MOST_COARSER = 6 };
+/* Of residual blocks in a row on a coarser level: if the last one's output is kept, every
+ * second convolution at a block's end is, too. Else it is often columns of a concat that
+ * are needed several times: then that one's convolution is kept, and outputs so many
+ * blocks apart, the second last first. Instead of the convolution of a block without
+ * others the one that leads to the level is kept. */
+enum { CONVS_APART = 2, OUTPUTS_APART = 3 };
 
 /* What has to be computed again for a value before the value itself. */
 typedef struct redo_tree {
     int n_convs;
     int n_maps;   /* of n_convs, those in a row over a map within a level */
     bool is_kept; /* the value is kept in any case (redo_keep_inputs) */
-    redo_end end;
+    int n_after;  /* residual blocks in the same row after the one that writes it */
+    bool is_before_kept; /* and the output of the last of them is kept */
 } redo_tree;
 
 static bool leads_to_finer(const sp_lowered *low, const sp_lower_step *step)
@@ -37,6 +40,12 @@ static bool leads_to_coarser(const sp_lowered *low, const sp_lower_step *step)
            low->value[step->out].level > low->value[step->in[0]].level;
 }
 
+static bool is_within_level(const sp_lowered *low, const sp_lower_step *conv)
+{
+    return low->graph->node[conv->layer].map >= 0 &&
+           low->value[conv->out].level == low->value[conv->in[0]].level;
+}
+
 static bool is_conv_of_block(const sp_lowered *low, const sp_lower_step *norm)
 {
     const int x = norm->in[0];
@@ -45,26 +54,50 @@ static bool is_conv_of_block(const sp_lowered *low, const sp_lower_step *norm)
            low->step[low->value[x].step].op == SP_OP_CONV;
 }
 
-/* Keeps the convolutions at the end of residual blocks. Of blocks in a row on a coarser
- * level it keeps every second: beginning with the last, unless the output of that one is
- * kept. */
-static void redo_keep_ends(const sp_lowered *low, redo_tree *tree)
+/* The output of the convolution to this level that a value comes from without passing a
+ * residual block; -1: it passes one, or there is no such convolution. */
+static int redo_find_entry(const sp_lowered *low, int v)
+{
+    for (int s = low->value[v].step; s >= 0 && low->step[s].n_in == 1;
+         s = low->value[low->step[s].in[0]].step)
+        if (leads_to_coarser(low, &low->step[s]))
+            return low->step[s].out;
+    return -1;
+}
+
+/* Keeps the convolution at the end of a residual block, its output, or neither. */
+static void redo_keep_block(const sp_lowered *low, const sp_lower_step *norm,
+                            bool is_end_kept, redo_tree *tree)
+{
+    redo_tree *out = &tree[norm->out], *conv = &tree[norm->in[0]];
+    const int entry = redo_find_entry(low, norm->in[1]);
+
+    if (low->value[norm->out].level == 0)
+        conv->is_kept = true;
+    else if (is_end_kept)
+        conv->is_kept |= out->n_after % CONVS_APART == 1;
+    else if (out->n_after == 0)
+        tree[entry < 0 ? norm->in[0] : entry].is_kept = true;
+    else if (low->value[norm->out].storage == norm->out)
+        out->is_kept |= out->n_after % OUTPUTS_APART == 1;
+}
+
+static void redo_keep_blocks(const sp_lowered *low, redo_tree *tree)
 {
     for (int s = low->n_steps - 1; s >= 0; s--) {
         const sp_lower_step *norm = &low->step[s];
         const redo_tree *out = &tree[norm->out];
-        bool is_kept;
+        const bool is_end_kept = out->n_after > 0 ? out->is_before_kept : out->is_kept;
 
         if (!is_conv_of_block(low, norm))
             continue;
-        is_kept = low->value[norm->out].level == 0 || out->end == END_IS_KEPT ||
-                  (out->end == END_IS_LAST && !out->is_kept);
-        tree[norm->in[0]].is_kept |= is_kept;
-        tree[norm->in[1]].end = is_kept ? END_IS_DROPPED : END_IS_KEPT;
+        tree[norm->in[1]].n_after = out->n_after + 1;
+        tree[norm->in[1]].is_before_kept = is_end_kept;
+        redo_keep_block(low, norm, is_end_kept, tree);
     }
 }
 
-/* Keeps what convolutions to finer levels and the last step read, and ends of blocks. */
+/* Keeps what convolutions to finer levels and the last step read, and of blocks. */
 static void redo_keep_inputs(const sp_lowered *low, redo_tree *tree)
 {
     for (int s = 0; s < low->n_steps; s++) {
@@ -74,7 +107,7 @@ static void redo_keep_inputs(const sp_lowered *low, redo_tree *tree)
             low->value[x].storage == x)
             tree[x].is_kept = true;
     }
-    redo_keep_ends(low, tree);
+    redo_keep_blocks(low, tree);
 }
 
 /* True if a convolution is computed again; *tree is the tree of its input, and becomes
@@ -82,23 +115,22 @@ static void redo_keep_inputs(const sp_lowered *low, redo_tree *tree)
 static bool redo_conv(const sp_lowered *low, const sp_lower_step *step,
                       const redo_tree *input, redo_tree *tree)
 {
-    const bool has_map = low->graph->node[step->layer].map >= 0;
+    const bool is_within = is_within_level(low, step);
     const int most = low->value[step->out].level == 0 ? MOST_FINEST : MOST_COARSER;
 
-    if (step->in[0] == 0 || step->out == low->n_values - 1 ||
-        leads_to_coarser(low, step))
+    if (step->in[0] == 0 || step->out == low->n_values - 1)
         return false;
     if (leads_to_finer(low, step) ? !input->is_kept
-        : has_map                 ? tree->n_maps >= most
+        : is_within               ? tree->n_maps >= most
                                   : tree->n_convs >= MOST_SMALL)
         return false;
     tree->n_convs++;
-    tree->n_maps += has_map && !leads_to_finer(low, step);
+    tree->n_maps += is_within;
     return true;
 }
 
-/* The tree of a step's inputs. What a block adds on a coarser level does not count: its
- * convolutions stay once they were computed again (sp_buffer_plan_restore). */
+/* The tree of a step's inputs. What a block adds on a coarser level does not count: it
+ * stays once it was computed again (sp_buffer_plan_restore). */
 static redo_tree redo_inputs(const sp_lowered *low, const sp_lower_step *step,
                              const redo_tree *trees)
 {

@@ -109,6 +109,11 @@ static int ranges_find(const sp_ranges *r, size_t bytes, size_t least, bool is_h
     return found;
 }
 
+bool sp_ranges_has_room(const sp_ranges *ranges, size_t bytes, size_t least)
+{
+    return ranges_find(ranges, sp_ranges_aligned(bytes), least, true) >= 0;
+}
+
 static int ranges_alloc(sp_ranges *ranges, size_t bytes, size_t least, bool is_high)
 {
     sp_range *range = ranges->range;

@@ -40,6 +40,8 @@ void sp_ranges_reset(sp_ranges *ranges);
 void sp_ranges_reserve(sp_ranges *ranges, size_t bytes);
 /* The size of a range for `bytes` bytes: rounded up to a multiple of 128. */
 size_t sp_ranges_aligned(size_t bytes);
+/* True if `bytes` bytes find a free range within the span, not below an offset. */
+bool sp_ranges_has_room(const sp_ranges *ranges, size_t bytes, size_t least);
 /* Takes a range of at least that many bytes (sp_ranges_aligned) with one holder from
  * the low side and returns its number in ranges->range. It cannot fail: the span grows,
  * and no more than `most` ranges may be held. */

@@ -74,15 +74,17 @@ run 1 5 check one.deck run.memory_mb=425
 says err 'more than the 425.0 MiB .* or set train.recompute = true: it then needs about 39[0-9.]* MiB'
 run 1 0 check one.deck run.memory_mb=425 train.recompute=true
 
-# convolutions WAY: how many forward convolutions a step has, counted for a GPU. What
-# several layers need is computed again once, if it is coarse.
-convolutions() {
+# passes OPERATION WAY: how many of them a step has, counted for a GPU. What several layers
+# need is computed again once, if memory has room for it.
+passes() {
     "$SP_BUILDDIR/spbench" roofline --json --precision bf16 \
         --code "$SP_SRCDIR/tests/results/code-sm_90.txt" one.deck \
-        'net.family="minkunet34"' net.width=0.125 train.recompute="$1" >out ||
+        'net.family="minkunet34"' net.width=0.125 train.recompute="$2" >out ||
         fail "spbench roofline"
-    grep -c '"name":"conv_forward"' out
+    grep -c "\"name\":\"$1\"" out
 }
-kept=$(convolutions false) again=$(convolutions true)
-test $((again * 10)) -le $((kept * 21)) ||
-    fail "convolutions: $again with train.recompute, $kept without"
+for operation in conv_forward norm_apply; do
+    kept=$(passes $operation false) again=$(passes $operation true)
+    test $((again * 10)) -le $((kept * 20)) ||
+        fail "$operation: $again with train.recompute, $kept without"
+done

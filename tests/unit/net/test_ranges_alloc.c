@@ -22,7 +22,8 @@ TEST(ranges_never_overlap)
     OK(sp_ranges_create(&ranges, MOST));
     for (int turn = 0; turn < TURNS; turn++) {
         if (n < MOST && (n == 0 || sp_rng_u32(&r) % 2)) {
-            size_t bytes = sp_rng_u32(&r) % 3000;
+            const size_t bytes = sp_rng_u32(&r) % 3000, end = ranges.end;
+            const bool has_room = sp_ranges_has_room(&ranges, bytes, 0);
             held h = {.range = turn / 2 % 2 ? sp_ranges_alloc_above(&ranges, bytes, 0)
                                             : sp_ranges_alloc(&ranges, bytes),
                       .holders = 1};
@@ -31,6 +32,7 @@ TEST(ranges_never_overlap)
             h.bytes = ranges.range[h.range].bytes;
             assert_true(h.bytes >= bytes && h.bytes > 0 && h.at % 128 == 0);
             assert_true(h.at + h.bytes <= ranges.end);
+            assert_true(has_room == (ranges.end == end));
             for (int i = 0; i < n; i++)
                 assert_true(h.at >= all[i].at + all[i].bytes ||
                             all[i].at >= h.at + h.bytes);
