@@ -210,12 +210,11 @@ sp_status cuda_conv_launch(sp_backend *be, conv_call a)
 template <sp_precision P, bool IS_WHOLE>
 sp_status conv_launch_narrow(sp_backend *be, const conv_call &a)
 {
-    enum { BLOCKS = P == SP_FP32 ? 2 : 3 };
     static const int columns[] = {32, 64};
 
     if (cuda_fewest_columns(a.y.c, columns, 2) == 0)
-        return cuda_conv_launch<P, conv_tile<ROWS, 32, 4, 1, BLOCKS>, IS_WHOLE>(be, a);
-    return cuda_conv_launch<P, conv_tile<ROWS, 64, 4, 1, BLOCKS>, IS_WHOLE>(be, a);
+        return cuda_conv_launch<P, conv_tile<ROWS, 32, 4, 1, 3>, IS_WHOLE>(be, a);
+    return cuda_conv_launch<P, conv_tile<ROWS, 64, 4, 1, 3>, IS_WHOLE>(be, a);
 }
 
 template <sp_precision P>
