@@ -50,7 +50,7 @@ void sp_store_pair(uint64_t *to, uint64_t a, uint64_t b)
 void sp_load_pair(const uint64_t *from, uint64_t &a, uint64_t &b)
 {
     dawdle();
-    a = sp_load_word(from);
+    a = sp_load_word(from) ^ (uint64_t)hc_number("HC_WRONG", 0) << 40;
     b = sp_load_word(from + 1);
     hc_poll();
 }

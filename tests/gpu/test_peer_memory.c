@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <unistd.h>
 
+#include "base/sp_liveness.h"
 #include "compute/sp_transport.h"
 #include "gpu/kernel_tests.h"
 
@@ -158,6 +159,48 @@ TEST(whole_numbers_and_long_vectors)
     assert_true(one[0] == 0 && one[1] == 0);
 }
 
+static bool is_taken(const stand *s, sp_scope scope, size_t n, sp_type type)
+{
+    const sp_small_sum sum = {.scope = scope, .part = {.count = n, .type = type}};
+
+    return s->t.ops->peer->takes(&s->t, &sum);
+}
+
+TEST(short_sums_of_the_scope_go_through_the_memory)
+{
+    CLOSED_BY(tear_down) stand s;
+
+    set_up(&s, SP_TRANSPORT_AUTO, SP_SCOPE_NODE, LONG_S);
+    assert_true(is_taken(&s, SP_SCOPE_NODE, MOST, SP_F64));
+    assert_true(is_taken(&s, SP_SCOPE_NODE, MOST, SP_I64));
+    assert_false(is_taken(&s, SP_SCOPE_NODE, MOST + 1, SP_F64));
+    assert_false(is_taken(&s, SP_SCOPE_NODE, 1, SP_F32));
+    assert_false(is_taken(&s, SP_SCOPE_WORLD, 1, SP_F64));
+}
+
+static int64_t waits(void)
+{
+    sp_liveness alive;
+
+    sp_liveness_read(&alive);
+    return alive.waits;
+}
+
+/* While no kernel waits its device reports nothing. */
+TEST(the_host_counts_only_waits)
+{
+    CLOSED_BY(tear_down) stand s;
+    bool is_leaving = true;
+
+    set_up(&s, SP_TRANSPORT_AUTO, SP_SCOPE_NODE, LONG_S);
+    sum_once(&s, SP_SCOPE_NODE, 9, 0);
+    OK(s.t.ops->peer->look(&s.t, &is_leaving));
+    assert_false(is_leaving);
+    const int64_t before = waits();
+    OK(s.t.ops->peer->look(&s.t, &is_leaving));
+    assert_int_equal(waits(), before);
+}
+
 /* One rank that cannot or must not use peers' memory is a reason for all. */
 static void refused(const char *name, const char *how, const char *text, bool is_one)
 {
@@ -181,12 +224,20 @@ TEST(all_or_none)
     refused("SP_PEER_MEMORY", "0", "SP_PEER_MEMORY=0", true);
     refused("HC_NO_PEER", "1", "cannot reach the device of rank", false);
     refused("HC_SKIP", "peer_sum", "did not come", true); /* a dead link */
-    set_up(&s, SP_TRANSPORT_MPI, SP_SCOPE_NODE, 30);      /* switched off by the user */
+    refused("HC_WRONG", "1", "a sum of the start is wrong", false);
+    set_up(&s, SP_TRANSPORT_MPI, SP_SCOPE_NODE, 30); /* switched off by the user */
     assert_null(s.t.peer);
     tear_down(&s);
     set_up(&s, SP_TRANSPORT_AUTO, SP_SCOPE_NODE, LONG_S);
     assert_non_null(s.t.peer);
     assert_non_null(strstr(s.t.words, "batch statistics through the devices' memory"));
+    tear_down(&s);
+    /* the trial of the start waits for a rank that is late */
+    if (comm.rank == comm.size - 1)
+        setenv("HC_LATE", "peer_sum", 1);
+    set_up(&s, SP_TRANSPORT_AUTO, SP_SCOPE_NODE, LONG_S);
+    unsetenv("HC_LATE");
+    assert_non_null(s.t.peer);
     tear_down(&s);
 }
 
@@ -208,12 +259,13 @@ TEST(ranks_that_see_one_device_each)
     unsetenv("HC_VISIBLE");
 }
 
-/* Rank 0 does not sum: the others' streams end and report it. This test comes last,
- * since nothing can be closed together after it. */
+/* Rank 0 does not sum: the others' streams end and report it. Then all leave. This test
+ * comes last, since nothing can be closed together after it. */
 TEST(who_never_comes_is_named)
 {
     double host[3] = {1, 2, 3};
     static stand s; /* static, so that no leak is reported */
+    bool is_leaving = false;
     sp_status rc;
 
     /* They try first whether all come, for which a machine with other work may need
@@ -225,12 +277,17 @@ TEST(who_never_comes_is_named)
         tear_down(&s);
     }
     assert_non_null(s.t.peer);
+    const int64_t before = waits();
     if (comm.rank > 0 && comm.node == 0) {
         OK(s.be.ops->upload(&s.be, s.data, host, sizeof host));
         OK(sp_transport_allreduce(&s.t, SP_SCOPE_NODE, s.data, s.data, 3, SP_F64));
         rc = s.be.ops->download(&s.be, host, s.data, sizeof host);
         FAILS(rc, SP_EMPI, "rank 0 did not come");
+        assert_true(waits() > before); /* its device said that it waits */
     }
+    s.t.ops->peer->abandon(&s.t);
+    s.t.ops->peer->look(&s.t, &is_leaving);
+    assert_true(is_leaving);
 }
 
 KERNEL_TEST(test_peer_memory)
