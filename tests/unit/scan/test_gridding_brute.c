@@ -185,6 +185,31 @@ TEST_AFTER(make_points, order_of_points_does_not_matter)
     assert_memory_equal(a.sample.labels, b.sample.labels, (size_t)a.sample.n * 4);
 }
 
+/* Points on faces belong to the voxel above, below 0 too, and `begin` is subtracted. */
+TEST(faces_belong_to_the_voxel_above)
+{
+    enum { FACES = 9 };
+    const sp_grid_options o = {
+        .voxel_size = 0.5, .begin = {-3, 2, SP_COORD_LIMIT}, .with_points = true};
+    CLOSED_BY(sp_grid_destroy) sp_grid grid = {0};
+    double at[3 * FACES];
+
+    for (int i = 0; i < FACES; i++) {
+        at[3 * i] = 0.5 * (i - 5);
+        at[3 * i + 1] = nextafter(0.5 * (i - 5), -INFINITY);
+        at[3 * i + 2] = 0.25 * i;
+    }
+    OK(sp_grid_points(&grid, &(sp_points){.n = FACES, .xyz = at}, &o));
+    assert_int_equal(grid.sample.n, FACES);
+    for (int i = 0; i < FACES; i++) {
+        const int32_t *c = grid.sample.coords + 3 * grid.sample.point_voxel[i];
+
+        assert_int_equal(c[0], i - 5 + 3);
+        assert_int_equal(c[1], i - 6 - 2);
+        assert_int_equal(c[2], i / 2 - SP_COORD_LIMIT);
+    }
+}
+
 static int32_t floor_to(int32_t c, int s)
 {
     return (int32_t)floor((double)c / s) * s;
