@@ -20,33 +20,58 @@ static uint64_t voxelize_key_of(double x)
     return bits & sign ? ~bits : bits | sign;
 }
 
-/* The z of this rank, from 0, among the points in rising order. Each pass finds one
- * more byte of its key, so the time grows with the number of points and no copy is
- * sorted. */
-static double z_of_rank(const vox_cloud *cloud, int64_t rank)
+static double voxelize_of_key(uint64_t key)
 {
     const uint64_t sign = UINT64_C(1) << 63;
+    double x;
+
+    key = key & sign ? key & ~sign : ~key;
+    memcpy(&x, &key, sizeof x);
+    return x;
+}
+
+/* The least key of a z that is above this one, or this one if there is no other. */
+static uint64_t key_after(const vox_cloud *cloud, uint64_t key)
+{
+    uint64_t after = UINT64_MAX;
+
+    for (int64_t i = 0; i < cloud->n; i++) {
+        const uint64_t other = voxelize_key_of(cloud->xyz[3 * i + 2]);
+
+        after = other > key && other < after ? other : after;
+    }
+    return after < UINT64_MAX ? after : key;
+}
+
+/* The z of this rank, from 0, among the points in rising order, and in *next the z of
+ * the next rank, or the same for the last one. Each pass finds the next digit of its
+ * key, 12 bits and then 13, so the time grows with the number of points and no copy is
+ * sorted. */
+static double z_of_rank(const vox_cloud *cloud, int64_t rank, double *next)
+{
+    enum { BITS = 13, FIRST = 64 - 12 };
+    int64_t n[1 << BITS];
     uint64_t found = 0;
-    double z;
+    bool is_last_of_key = false;
 
     assert(0 <= rank && rank < cloud->n);
-    for (int shift = 56; shift >= 0; shift -= 8) {
-        int64_t n[256] = {0};
-        int byte = 0;
+    for (int shift = FIRST; shift >= 0; shift -= BITS) {
+        int digit = 0;
 
+        memset(n, 0, sizeof n);
         for (int64_t i = 0; i < cloud->n; i++) {
             const uint64_t key = voxelize_key_of(cloud->xyz[3 * i + 2]);
 
-            if (shift == 56 || key >> (shift + 8) == found)
-                n[key >> shift & 255]++;
+            if (shift == FIRST || key >> (shift + BITS) == found)
+                n[key >> shift & ((1 << BITS) - 1)]++;
         }
-        while (rank >= n[byte])
-            rank -= n[byte++];
-        found = found << 8 | (uint64_t)byte;
+        while (rank >= n[digit])
+            rank -= n[digit++];
+        is_last_of_key = rank + 1 == n[digit];
+        found = found << BITS | (uint64_t)digit;
     }
-    found = found & sign ? found & ~sign : ~found;
-    memcpy(&z, &found, sizeof z);
-    return z;
+    *next = voxelize_of_key(is_last_of_key ? key_after(cloud, found) : found);
+    return voxelize_of_key(found);
 }
 
 /* The 2nd percentile of z, linear between the two nearest points. */
@@ -54,9 +79,10 @@ static double ground_level(const vox_cloud *cloud)
 {
     const double at = 0.02 * (double)(cloud->n - 1);
     const int64_t low = (int64_t)at;
-    const double rest = at - (double)low, z = z_of_rank(cloud, low);
+    double next;
+    const double z = z_of_rank(cloud, low, &next);
 
-    return z + (low + 1 < cloud->n ? rest * (z_of_rank(cloud, low + 1) - z) : 0);
+    return z + (at - (double)low) * (next - z);
 }
 
 static void add_heights(const vox_options *o, vox_cloud *cloud)

@@ -93,6 +93,13 @@ def made_here():
                  "x,y,z,value,label")
     check(h5, 0, 0.7, xyz.astype(float), label, {})
     assert list(h5.attrs["class_names"]) == ["class%d" % k for k in range(5)]
+    for n in 1, 2, 51, 4000:  # the percentile of z that several points have
+        few = table[:n].copy()
+        few[:, 2] = np.round(few[:, 2])
+        np.save(folder + "/few.npy", few)
+        h5 = convert("few%d" % n, [folder + "/few.npy"], "--columns", "x,y,z,value,label",
+                     "--features", "height", "--voxel-size", "0.7")
+        check(h5, 0, 0.7, few[:, :3], label[:n], {})
     h5 = convert("c", [folder + "/a.npy"], "--columns", "x,y,z", "--bounds",
                  "84991,447002,84995,447004.5")
     x, y = xyz[:, 0].astype(float), xyz[:, 1].astype(float)
