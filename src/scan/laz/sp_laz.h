@@ -109,11 +109,6 @@ typedef struct sp_laz_file {
     int64_t file_bytes;
     int64_t at;       /* the first byte of the points, which the LAS header has */
     int64_t n_points; /* of the LAS header */
-    /* A file with the same bytes for chunks that were read before, see sp_laz_copy;
-     * NULL: there is none. */
-    const char *copy;
-    int copy_fd;
-    bool is_copied; /* all chunks to read are in it; else it gets them */
 } sp_laz_file;
 
 typedef struct sp_laz_reader sp_laz_reader;

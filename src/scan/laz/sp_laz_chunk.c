@@ -12,10 +12,10 @@
 #include "scan/laz/sp_laz_field.h"
 
 sp_status sp_laz_decoder_create(laz_decoder *d, const sp_laz_file *file,
-                                const sp_laz_format *format)
+                                const laz_copy *copy, const sp_laz_format *format)
 {
     assert(file->fd >= 0 && format->record_bytes > 0);
-    *d = (laz_decoder){.file = file, .input.fd = file->fd};
+    *d = (laz_decoder){.file = file, .copy = copy, .input.fd = file->fd};
     SP_TRY(sp_laz_codec_create(&d->codec, format, true));
     if (format->compressor == SP_LAZ_LAYERED)
         return SP_OK;
@@ -76,11 +76,9 @@ static sp_status laz_chunk_reserve(laz_decoder *d, size_t bytes)
 static sp_status chunk_pread(const laz_decoder *d, unsigned char *to, int64_t n,
                              int64_t at)
 {
-    const sp_laz_file *file = d->file;
-
-    return file->is_copied
-               ? sp_file_read_at(file->copy_fd, file->copy, to, (size_t)n, at)
-               : sp_laz_pread(file, to, (size_t)n, at);
+    return d->copy->is_complete
+               ? sp_file_read_at(d->copy->fd, d->copy->path, to, (size_t)n, at)
+               : sp_laz_pread(d->file, to, (size_t)n, at);
 }
 
 /* Reads and checks the sizes before the layers; *n is the bytes of the whole chunk. */
@@ -130,8 +128,8 @@ static sp_status begin_layered(laz_decoder *d, int64_t end)
     SP_TRY(read_sizes(d, head, end, &n));
     SP_TRY(laz_chunk_reserve(d, (size_t)n));
     SP_TRY(chunk_pread(d, d->bytes + head, n - head, d->place.at + head));
-    if (d->file->copy && !d->file->is_copied)
-        SP_TRY(sp_file_write_at(d->file->copy_fd, d->file->copy, d->bytes, (size_t)n,
+    if (d->copy->path && !d->copy->is_complete)
+        SP_TRY(sp_file_write_at(d->copy->fd, d->copy->path, d->bytes, (size_t)n,
                                 d->place.at));
     SP_TRY(sp_laz_codec_begin(&d->codec, d->bytes));
     size = d->bytes + d->codec.format->record_bytes + 4;

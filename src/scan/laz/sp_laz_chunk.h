@@ -35,9 +35,17 @@ sp_status sp_laz_count_is_low(const sp_laz_file *file, int64_t least);
  * SP_EIO. */
 sp_status sp_laz_pread(const sp_laz_file *file, void *to, size_t n, int64_t at);
 
+/* A file that has or gets chunks at their places in the file of the points (sp_laz_copy). */
+typedef struct laz_copy {
+    const char *path; /* NULL: there is none */
+    int fd;
+    bool is_complete; /* chunks are read from it; else they are written to it */
+} laz_copy;
+
 /* A chunk on the way from the file into records. */
 typedef struct laz_decoder {
     const sp_laz_file *file;
+    const laz_copy *copy;
     laz_codec codec;
     laz_input input;      /* pointwise */
     unsigned char *bytes; /* layered: the chunk */
@@ -48,10 +56,10 @@ typedef struct laz_decoder {
     bool is_first;      /* the next point is the first, which is in codec.last */
 } laz_decoder;
 
-/* Creates a decoder of one thread; file and format are borrowed. SP_EMEM; destroy after
- * failure too. */
+/* Creates a decoder of one thread; file, copy and format are borrowed. SP_EMEM; destroy
+ * after failure too. */
 sp_status sp_laz_decoder_create(laz_decoder *d, const sp_laz_file *file,
-                                const sp_laz_format *format);
+                                const laz_copy *copy, const sp_laz_format *format);
 void sp_laz_decoder_destroy(laz_decoder *d);
 /* Begins chunk `number` of the file (for messages) and copies its place. If its length
  * is not known (-1), it lies before byte `end`. SP_EDATA; SP_EIO; SP_EMEM. */

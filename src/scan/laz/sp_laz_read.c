@@ -39,6 +39,7 @@ struct sp_laz_reader {
     sp_laz_file file;
     sp_laz_format format;
     laz_table table;
+    laz_copy copy;
     /* The chunks to read: first, first + step, ... below end. */
     int64_t first, end, step;
     bool is_selected; /* these are not all */
@@ -104,7 +105,7 @@ static sp_status laz_read_start(sp_laz_reader *r)
 
         w->reader = r;
         w->chunk = r->from + i * r->step;
-        SP_TRY(sp_laz_decoder_create(&w->decoder, &r->file, &r->format));
+        SP_TRY(sp_laz_decoder_create(&w->decoder, &r->file, &r->copy, &r->format));
         SP_TRY(decode_ahead(w));
     }
     return SP_OK;
@@ -178,7 +179,7 @@ static sp_status decode_alone(sp_laz_reader *r, int64_t max, unsigned char *reco
     laz_decoder *d = &r->decoder;
 
     if (!d->file)
-        SP_TRY(sp_laz_decoder_create(d, &r->file, &r->format));
+        SP_TRY(sp_laz_decoder_create(d, &r->file, &r->copy, &r->format));
     if (!r->is_begun)
         SP_TRY(begin_chunk(r));
     *n = sp_least(d->place.n - d->done, max);
@@ -226,8 +227,8 @@ void sp_laz_close(sp_laz_reader *reader)
     laz_read_stop(reader);
     sp_laz_decoder_destroy(&reader->decoder);
     sp_laz_table_destroy(&reader->table);
-    if (reader->file.copy)
-        close(reader->file.copy_fd);
+    if (reader->copy.path)
+        close(reader->copy.fd);
     free(reader);
 }
 
@@ -293,13 +294,12 @@ int64_t sp_laz_keep(sp_laz_reader *r, const bool *is_wanted)
 
 sp_status sp_laz_copy(sp_laz_reader *r, const char *path, bool is_copied)
 {
-    assert(!r->worker && !r->is_begun && !r->file.copy);
+    assert(!r->worker && !r->is_begun && !r->copy.path);
     if (r->format.compressor != SP_LAZ_LAYERED)
         return SP_OK;
-    SP_TRY(sp_file_open(path, is_copied ? O_RDONLY : O_CREAT | O_WRONLY,
-                        &r->file.copy_fd));
-    r->file.copy = path;
-    r->file.is_copied = is_copied;
+    SP_TRY(sp_file_open(path, is_copied ? O_RDONLY : O_CREAT | O_WRONLY, &r->copy.fd));
+    r->copy.path = path;
+    r->copy.is_complete = is_copied;
     return SP_OK;
 }
 
