@@ -178,6 +178,7 @@ static sp_status choose_samples(label_model *m, const label_options *options)
                        "--block",
                        options->buffer);
     m->vox->is_window = v->has_bounds;
+    m->vox->buffer = options->buffer;
     if (v->is_window && v->block <= 0)
         return SP_FAIL(SP_EUSAGE, "--window: a whole scan is one sample; give --block");
     if (v->overlap > v->block)

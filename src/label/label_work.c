@@ -69,7 +69,6 @@ sp_status label_work_open(label_work *w)
             w->pending[w->turn[i] = w->n_pending++] = i;
     for (int i = 0; i < w->files->n; i++)
         w->extent[i] = w->files->file[i].extent;
-    w->vox.buffer = w->options->buffer;
     w->vox.extent = w->extent;
     snprintf(w->rims, sizeof w->rims, "%s/%s/rim", w->files->work, w->files->tmp);
     w->vox.rims = w->rims;

@@ -100,7 +100,7 @@ sp_status vox_scan_keep_near(sp_scan *scan, const vox_options *o, int file)
         if (!sp_scan_extent(scan, all.low, all.high) ||
             vox_cut_layout(o, file, &all, &layout) != SP_OK)
             return SP_OK; /* it cannot be cut either */
-        if (vox_box_meets(&all, window))
+        if (vox_box_meets(&all, window, o->block + 2 * o->overlap))
             vox_layout_surround(o, &layout, window);
     }
     return sp_scan_keep_near(scan, window);

@@ -42,10 +42,12 @@ static inline bool vox_box_is_empty(const vox_box *b)
     return b->low[0] > b->high[0];
 }
 
-static inline bool vox_box_meets(const vox_box *b, const double window[4])
+/* Are points in the box at most `distance` from the window, in x and y? */
+static inline bool vox_box_meets(const vox_box *b, const double window[4],
+                                 double distance)
 {
-    return window[0] <= b->high[0] && b->low[0] < window[2] &&
-           window[1] <= b->high[1] && b->low[1] < window[3];
+    return window[0] - distance <= b->high[0] && b->low[0] <= window[2] + distance &&
+           window[1] - distance <= b->high[1] && b->low[1] <= window[3] + distance;
 }
 
 /* With a buffer: the numbers of a block along x and y, the same for all inputs. */

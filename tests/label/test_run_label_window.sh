@@ -41,13 +41,13 @@ for d in whole w1 area areaw; do
         "$COPY" $d/$f $d.$f.las || fail "laz_copy $d/$f"
     done
 done
-# cut FILE: the records of a LAS file (37 bytes with the added field), of the window.
+# cut_window FILE [WINDOW]: the records of a LAS file (37 bytes with the added field) there.
 cut_window() {
     at=$(od -A n -t u4 -j 96 -N 4 "$1" | tr -d ' ')
     bytes=$(od -A n -t u2 -j 105 -N 2 "$1" | tr -d ' ')
     n=$(od -A n -t u8 -j 247 -N 8 "$1" | tr -d ' ')
     od -A n -v -t u1 -w"$bytes" -j "$at" -N $((n * bytes)) "$1" |
-        awk -v w="$window" '
+        awk -v w="${2:-$window}" '
         function i32(k) { v = $k + 256 * ($(k + 1) + 256 * ($(k + 2) + 256 * $(k + 3)))
             return v >= 2147483648 ? v - 4294967296 : v }
         BEGIN { split(w, b, ",") }
@@ -73,6 +73,22 @@ awk -v h="$high" -v w="$window" 'BEGIN { split(w, b, ","); exit !(h < b[3] && h 
 # The copy of a COPC file is plain LAZ.
 grep -q copc w1/a.copc.laz && fail "a window of COPC is no COPC"
 grep -q copc whole/a.copc.laz || fail "a whole copy of COPC is COPC"
+
+# A scan beside the window, which has none of its points, is context all the same.
+"$SCANS" c.las 20 1 3 && "$COPC" c.las c.copc.laz || fail "make_copc"
+beside=$(awk -v x="$low" -v y="$low_y" 'BEGIN {
+    printf "%.2f,%.2f,%.2f,%.2f", x + 22, y + 22, x + 36, y + 36 }')
+label 1 a.copc.laz c.copc.laz --out two --buffer 6
+label 2 a.copc.laz c.copc.laz --out twow --buffer 6 --window "$beside"
+for d in two twow; do
+    "$COPY" $d/a.copc.laz $d.las || fail "laz_copy $d"
+done
+cut_window two.las "$beside" >want
+cut_window twow.las "$beside" >found
+cut_window two.las >with && cut_window area.a.copc.laz.las >without
+cmp -s with without && fail "the other scan changes nothing"
+same found want "a window beside another scan"
+test "$(od -A n -t u8 -j 247 -N 8 twow/c.copc.laz | tr -d ' ')" = 0 || fail "c has points"
 
 # Bytes that are read: of chunks that the window needs.
 spvox convert --out all --voxel-size 1 --map "$classes" --features height a.copc.laz
