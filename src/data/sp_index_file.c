@@ -230,7 +230,8 @@ static sp_status index_read_table(sp_index_reader *r, const char *path)
     table.size = (size_t)head.table_bytes;
     if (index_hash(&head, &table) != head.hash)
         return SP_FAIL(SP_EDATA, "wrong checksum of its table");
-    SP_TRY(SP_NEW(&r->entry, table.size / sizeof(sp_index_entry), path));
+    /* Entries have more bytes in the table; one more, that is not read whole. */
+    SP_TRY(SP_NEW(&r->entry, table.size / sizeof(sp_index_entry) + 1, path));
     for (; table.rc == SP_OK && table.at < table.size; r->n++) {
         index_entry_serialize(&table, &r->entry[r->n]);
         if (table.rc == SP_OK && !r->entry[r->n].name)
