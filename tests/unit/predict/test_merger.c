@@ -12,16 +12,13 @@ enum { POINTS = 900, CLASSES = 3, MOST = 8, CELL = 2, WIDE = 40, ABSENT = 5, BAR
 
 static sp_comm comm;
 
-static char scan_names[] = "a\0b";
-
 typedef struct world {
     double xy[POINTS][2];
     sp_shard shard;
     sp_dataset set;
     sp_sample sample[MOST];
-    int64_t point_offset[MOST + 1], context_offset[MOST + 1];
-    char *scan[MOST];
-    int64_t scan_begin[MOST]; /* in scan_names */
+    sp_spans point_rows, context_rows, scan_row;
+    char *scan[MOST], scan_bytes[2 * MOST];
     sp_block block[MOST];
     uint64_t *voxel_sum[MOST];
     int row[POINTS];       /* of the point among those of its block */
@@ -102,8 +99,8 @@ static void fill(world *w, int s)
     }
     p->n_points = own;
     p->n_context = context;
-    w->point_offset[s + 1] = w->point_offset[s] + own;
-    w->context_offset[s + 1] = w->context_offset[s] + context;
+    w->point_rows.n[s] = (uint32_t)own;
+    w->context_rows.n[s] = (uint32_t)context;
 }
 
 /* is_reversed: the blocks stand in the set against their order. */
@@ -131,7 +128,8 @@ static void build(world *w, bool is_reversed)
         const int64_t b = is_b ? 0 : number[k];
 
         w->scan[s] = is_b ? "b" : "a";
-        w->scan_begin[s] = is_b ? 2 : 0;
+        w->scan_bytes[2 * s] = *w->scan[s];
+        w->scan_row.n[s] = 2;
         w->block[s] =
             (sp_block){.low = {10.0 * (double)(b % 3), 10.0 * (double)(b / 3)},
                        .margin = is_b ? 0 : 3,
@@ -147,9 +145,9 @@ static void build(world *w, bool is_reversed)
                           .voxel_size = CELL,
                           .has_points = true,
                           .has_blocks = true,
-                          .point_offset = w->point_offset,
-                          .context_offset = w->context_offset,
-                          .scan = {.begin = w->scan_begin, .bytes = scan_names},
+                          .point_rows = &w->point_rows,
+                          .context_rows = &w->context_rows,
+                          .scan = {.row = &w->scan_row, .bytes = w->scan_bytes},
                           .block = w->block};
     for (int s = 0; s < 5; s++)
         fill(w, s);
