@@ -6,8 +6,7 @@
 #                               those tests are skipped, and say so; and ccache, which
 #                               .ci/run builds with
 #   sh install-deps.sh --mpi=mpich|openmpi    the MPI; it may stand before --tests
-# laspy (pip) is used if it is found, to compare the reading of LAS, and codespell (pip or apt),
-# to find misspelt words.
+# laspy (pip) is used if it is found, to compare the reading of LAS.
 # The MPI is MPICH, but Open MPI on Ubuntu 24.04, whose MPICH was built for launchers that
 # speak PMIx and has mpiexec without it: each rank would see a world of one.
 set -eu
@@ -32,7 +31,7 @@ openmpi) mpi="openmpi-bin libopenmpi-dev libhdf5-openmpi-dev" ;;
 esac
 need="build-essential pkg-config autoconf automake $mpi
   libpng-dev libtiff-dev libconfig-dev libhwloc-dev libxxhash-dev libjansson-dev libcmocka-dev"
-tests="python3 python3-numpy python3-h5py ccache
+tests="python3 python3-numpy python3-h5py ccache codespell
   slurmctld slurmd slurm-client munge iproute2"
 [ "${1:-}" != --tests ] || need="$need $tests"
 
