@@ -48,8 +48,9 @@ void sp_dataset_close(sp_dataset *set)
 {
     sp_shard_files_destroy(set->files);
     sp_h5_cache_destroy(set->cache);
-    for (int i = 0; i < set->n_shards; i++)
+    for (int i = 0; i < set->n_shards && !set->paths; i++)
         free(set->shard[i].path);
+    free(set->paths);
     free(set->shard);
     sp_h5_list_free(set->class_name, set->n_classes);
     sp_h5_list_free(set->class_code, set->n_classes);

@@ -61,6 +61,7 @@ typedef struct sp_texts {
 typedef struct sp_dataset {
     int n_shards;
     sp_shard *shard;
+    char *paths; /* all paths of the shards; NULL: each is malloc'd */
     int64_t n_samples, n_voxels, n_points;
     double voxel_size;
     int n_classes, ignore_label, n_features;

@@ -434,6 +434,25 @@ static sp_status merge_recipes(sp_dataset *set, const sp_dataset *part, int64_t 
     return SP_OK;
 }
 
+/* Copies the shards of the parts. Their paths become one piece of memory: ten thousand
+ * small ones would keep the memory of all that is freed between them. */
+static sp_status merge_shards(sp_dataset *set, const sp_dataset *part, int64_t n)
+{
+    size_t bytes = 0;
+    char *at;
+
+    for (int64_t i = 0; i < n; i++)
+        bytes += strlen(part[i].shard->path) + 1;
+    SP_TRY(SP_NEW(&set->paths, bytes, "the names of files"));
+    at = set->paths;
+    for (int64_t i = 0; i < n; i++) {
+        set->shard[i] = *part[i].shard;
+        set->shard[i].path = at;
+        at = stpcpy(at, part[i].shard->path) + 1;
+    }
+    return SP_OK;
+}
+
 /* Merges the parts, which have no arrays. What they own moves if possible. */
 static sp_status merge(sp_dataset *set, sp_dataset *part, int64_t n)
 {
@@ -449,10 +468,7 @@ static sp_status merge(sp_dataset *set, sp_dataset *part, int64_t n)
     if (!set->shard)
         return SP_FAIL(SP_EMEM, "no memory for the index of %lld files", (long long)n);
     set->n_shards = (int)n;
-    for (int64_t i = 0; i < n; i++) { /* its path and its chunks move along */
-        set->shard[i] = *part[i].shard;
-        *part[i].shard = (sp_shard){0};
-    }
+    SP_TRY(merge_shards(set, part, n));
     if (part[0].feature_mean) {
         SP_TRY(SP_NEW(&set->feature_mean, set->n_features, "the index of the data"));
         SP_TRY(SP_NEW(&set->feature_std, set->n_features, "the index of the data"));
@@ -566,11 +582,9 @@ sp_status sp_dataset_open_fold(sp_dataset *set, const sp_strings *patterns,
             rc = sp_shard_compare_copies(set, comm);
     }
     sp_rounding_free(&c.rounding);
-    if (c.part) {
-        parts_close(c.part, c.n_files);
-        sp_machine_trim();
-    }
+    parts_close(c.part, c.n_files);
     free(c.index.data);
+    sp_machine_trim();
     SP_TRY(rc);
     return SP_OK;
 }
