@@ -6,8 +6,8 @@
  *
  * A planner deals micro-batches to free slots in the sampler's order. Readers read the
  * samples of the slots in this order. A planner claims a slot to fill it once all its
- * samples are read, or sp_loader_next does if the options say so; whoever has claimed
- * one voxelizes at any time and plans in its turn. The lock guards all of these
+ * samples are read and the backend's memory for it is free, or sp_loader_next does if the
+ * options say so; whoever has claimed one voxelizes at any time and plans in its turn. The lock guards all of these
  * numbers; the state of a slot defines its owner (sp_loader_slot.h). */
 #include "data/sp_loader.h"
 
@@ -39,8 +39,10 @@ struct sp_loader {
     bool is_dealing;
     int n_planning; /* slots that are being dealt or filled */
 
-    int n_slots;
+    int n_slots, n_memories;
     loader_slot *slot;
+    /* [n_memories] the backend's memory of a batch; zeroed while a slot has it. */
+    sp_arena memory[SP_LOADER_MOST_SLOTS];
     int64_t next, plan, claim, read, assigned; /* sequence numbers, drawn above */
     bool has_ended; /* nothing more is dealt until the next seek */
     double plan_s, read_s;
@@ -58,6 +60,38 @@ struct sp_loader {
 static loader_slot *slot_of(sp_loader *l, int64_t seq)
 {
     return &l->slot[seq % l->n_slots];
+}
+
+/* The number of a memory for batch seq; -1: a slot has each. They are used in turn, since a
+ * device may still read the last batch. */
+static int find_memory(const sp_loader *l, int64_t seq)
+{
+    for (int i = 0; i < l->n_memories; i++) {
+        const int memory = (int)((seq + i) % l->n_memories);
+
+        if (l->memory[memory].name)
+            return memory;
+    }
+    return -1;
+}
+
+static void slot_set_memory(sp_loader *l, loader_slot *slot, int64_t seq)
+{
+    assert(slot->memory < 0);
+    slot->memory = find_memory(l, seq);
+    slot->device = l->memory[slot->memory];
+    l->memory[slot->memory] = (sp_arena){0};
+    sp_arena_reset(&slot->device);
+}
+
+/* Makes a slot free, with or without a batch. */
+static void slot_empty(sp_loader *l, loader_slot *slot)
+{
+    if (slot->memory >= 0)
+        l->memory[slot->memory] = slot->device;
+    slot->device = (sp_arena){0};
+    slot->memory = -1;
+    slot->state = SLOT_FREE;
 }
 
 /* ---- readers ---- */
@@ -195,7 +229,6 @@ static void deal_slot(sp_loader *l)
     l->n_planning++;
     pthread_mutex_unlock(&l->lock);
     sp_arena_reset(&slot->host);
-    sp_arena_reset(&slot->device);
     rc = deal_next(l, slot, &is_end);
     pthread_mutex_lock(&l->lock);
     l->n_planning--;
@@ -245,7 +278,8 @@ static void fill_slot(sp_loader *l, loader_filler *filler, int64_t seq)
     pthread_cond_broadcast(&l->for_turn);
 }
 
-/* Fills the next slot; false: it is not read yet. The caller holds the lock. */
+/* Fills the next slot; false: it is not read yet, or waits for memory. The caller holds
+ * the lock. */
 static bool fill_next(sp_loader *l, loader_filler *filler)
 {
     const int64_t seq = l->claim;
@@ -253,9 +287,10 @@ static bool fill_next(sp_loader *l, loader_filler *filler)
     loader_slot *slot = slot_of(l, seq);
 
     if (seq == l->assigned || slot->state != SLOT_READING ||
-        slot->n_read < slot->batch.n_reads)
+        slot->n_read < slot->batch.n_reads || find_memory(l, seq) < 0)
         return false;
     l->claim++;
+    slot_set_memory(l, slot, seq);
     filler->plan_s = 0;
     fill_slot(l, filler, seq);
     l->plan_s += filler->plan_s;
@@ -287,7 +322,8 @@ static void *planner_main(void *arg)
     while (!l->is_stopping)
         if (!plan_some(l, filler)) {
             double begun = sp_now_s();
-            bool is_reading = l->claim < l->assigned && !l->options.is_filled_by_caller;
+            bool is_reading = l->claim < l->assigned && find_memory(l, l->claim) >= 0 &&
+                              !l->options.is_filled_by_caller;
             pthread_cond_wait(&l->for_planner, &l->lock);
             if (is_reading)
                 l->read_s += sp_now_s() - begun;
@@ -304,10 +340,10 @@ static sp_status open_arenas(sp_loader *l)
 
     for (int i = 0; i < l->n_planners; i++)
         SP_TRY(sp_arena_create(&l->filler[i].scratch, 0, "loader scratch"));
-    for (int i = 0; i < l->n_slots; i++) {
+    for (int i = 0; i < l->n_slots; i++)
         SP_TRY(sp_arena_create(&l->slot[i].host, 0, "batch rows"));
-        SP_TRY(ops->arena_create(&l->slot[i].device, 0, "batch"));
-    }
+    for (int i = 0; i < l->n_memories; i++)
+        SP_TRY(ops->arena_create(&l->memory[i], 0, "batch"));
     return SP_OK;
 }
 
@@ -353,6 +389,8 @@ static sp_status open_loader(sp_loader *l)
 
     n_readers = n_readers > 0 ? n_readers : 1;
     SP_TRY(SP_NEW(&l->slot, l->n_slots, "the loader"));
+    for (int i = 0; i < l->n_slots; i++)
+        l->slot[i].memory = -1;
     SP_TRY(SP_NEW(&l->thread, n_readers + l->n_planners, "the loader"));
     if (is_skipping)
         SP_TRY(SP_NEW(&l->is_named, l->options.set->n_samples, "the loader"));
@@ -375,6 +413,8 @@ sp_status sp_loader_create(sp_loader **loader, const sp_loader_options *options)
     l->options = *options;
     l->n_slots = options->n_slots;
     l->n_planners = options->is_filled_by_caller ? 1 : options->config->data.planners;
+    l->n_memories = sp_loader_memories(options->config, options->backend->ops->is_host,
+                                       options->n_slots);
     l->is_paused = true; /* sp_loader_seek sets the threads to work */
     l->request = (sp_sample_request){.columns = options->columns,
                                      .n_columns = options->n_columns,
@@ -407,6 +447,8 @@ void sp_loader_destroy(sp_loader *l)
         pthread_join(l->thread[i], NULL);
     for (int i = 0; l->slot && i < l->n_slots; i++)
         sp_loader_slot_destroy(&l->slot[i], l->options.backend);
+    for (int i = 0; i < l->n_memories; i++)
+        l->options.backend->ops->arena_destroy(&l->memory[i]);
     for (int i = 0; i < l->n_planners; i++)
         sp_arena_destroy(&l->filler[i].scratch);
     pthread_cond_destroy(&l->for_readers);
@@ -459,7 +501,7 @@ sp_status sp_loader_seek(sp_loader *l, sp_position at)
     for (int i = 0; i < l->n_slots; i++) {
         if (l->slot[i].state == SLOT_TAKEN && rc == SP_OK)
             rc = pass(l, &l->slot[i], SP_USE_END);
-        l->slot[i].state = SLOT_FREE;
+        slot_empty(l, &l->slot[i]);
     }
     l->next = l->plan = l->claim = l->read = l->assigned = 0;
     l->has_ended = false;
@@ -510,7 +552,7 @@ sp_status sp_loader_recycle(sp_loader *l, sp_batch *batch)
     for (int i = 0; i < l->n_slots; i++)
         if (batch == &l->slot[i].batch && l->slot[i].state == SLOT_TAKEN) {
             rc = pass(l, &l->slot[i], SP_USE_END);
-            l->slot[i].state = SLOT_FREE;
+            slot_empty(l, &l->slot[i]);
         }
     pthread_cond_broadcast(&l->for_planner);
     pthread_mutex_unlock(&l->lock);

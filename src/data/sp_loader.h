@@ -64,6 +64,15 @@ static inline int sp_loader_slots(const sp_config *config)
 {
     return config->data.planners + 2;
 }
+/* Batches of a loader of n_slots slots that have a plan at a time. In memory of the host
+ * one waits only with its samples: its plan takes a small part of a step, and begins as
+ * the step before it does. */
+static inline int sp_loader_memories(const sp_config *config, bool is_host, int n_slots)
+{
+    const int most = config->data.planners + (is_host ? 1 : 2);
+
+    return most < n_slots ? most : n_slots;
+}
 
 typedef struct sp_loader_options {
     const sp_dataset *set; /* borrowed, as are all pointers here */
@@ -139,7 +148,7 @@ sp_status sp_loader_seek(sp_loader *loader, sp_position at);
  * may have any size and losses are divided by the number of voxels that were summed. */
 sp_status sp_loader_next(sp_loader *loader, sp_batch **batch, double *waited_s);
 /* Returns a batch; its slot is filled anew. The caller may hold at most n_slots - 1
- * batches when it asks for the next one. */
+ * batches, and data.planners, when it asks for the next one. */
 sp_status sp_loader_recycle(sp_loader *loader, sp_batch *batch);
 /* Returns the seconds since the last call that a planner spent on plans, and on
  * everything else: waiting for readers and for its turn to plan, augmenting, voxelizing,

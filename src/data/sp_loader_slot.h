@@ -20,7 +20,10 @@ typedef struct loader_slot {
     slot_state state;
     sp_batch batch;
     sp_arena host;   /* holds sample ids, samples as stored, and rows of their voxels */
-    sp_arena device; /* holds plan, features and labels, in the backend's memory */
+    /* Holds plan, features and labels, in the backend's memory, from the claim to the
+     * recycling; else zeroed. */
+    sp_arena device;
+    int memory; /* the number of `device` among the loader's; -1: the slot has it not */
     int64_t *sample_id;  /* [batch.n_reads], in `host` */
     sp_mix *mix;         /* [batch.n_samples], in `host`; NULL: not mixed */
     int *partner;        /* [batch.n_samples] index of its read; -1: not mixed */

@@ -12,7 +12,7 @@
  * until the last backward pass that reads it, and a gradient until it was used. In
  * inference an activation is held until the last step that reads it; a step that may
  * overwrite its input then takes over the memory. Under low-memory rules training drops
- * the outputs of norms too, which are about half of all activations, and those of light
+ * the outputs of norms too, which are about half of all activations, and of light
  * convolutions (sp_lower_mark_light), and computes them a second time when the backward
  * pass reads them; and the gradient of an activation overwrites it once it is read no
  * more. So the backward pass adds only the activations of a few layers to the kept ones.

@@ -57,8 +57,8 @@ run 1 0 check d.deck run.memory_mb=100000000 # more than any machine has
 run 1 0 check d.deck run.memory_mb=$((need - 3))
 says err 'cut into micro-batches, the largest into 2'
 cut 1 one $((need - 3)) 2
-cut 1 six $((need - 7)) 6
-cut 2 two $(($(foreseen 2) - 2)) 3
+cut 1 six $((need - 5)) 6
+cut 2 two $(($(foreseen 2) - 1)) 3
 run 1 0 train d.deck run.dir=whole run.memory_mb=$((need + 20))
 says out 'memory: a rank may use'
 test "$(micro whole)" = "1 1 1 " || fail "cut without need: $(micro whole)"
@@ -67,8 +67,8 @@ test "$(micro whole)" = "1 1 1 " || fail "cut without need: $(micro whole)"
 # Sums that are exact need memory of their own.
 run 2 0 check d.deck train.deterministic=world run.memory_mb=1000
 exact=$(sed -n 's/.*the largest step needs about \([0-9]*\).*/\1/p' out)
-cut 1 world1 $((exact - 4)) 2 train.deterministic=world
-cut 2 world2 $((exact - 4)) 2 train.deterministic=world
+cut 1 world1 $((exact - 3)) 2 train.deterministic=world
+cut 2 world2 $((exact - 3)) 2 train.deterministic=world
 sums world1 3 >got
 yields got "deterministic = world: other weights on two ranks" sums world2 3
 

@@ -70,8 +70,7 @@ int sp_budget_views(const sp_budget *b)
 void sp_budget_set_slots(sp_budget *b, int64_t n_batches)
 {
     assert(b->cached && n_batches >= 0);
-    b->estimator.n_slots =
-        (int)sp_least(sp_loader_slots(b->estimator.what.config), sp_most(n_batches, 1));
+    sp_estimate_set_batches(&b->estimator, sp_most(n_batches, 1));
     memset(b->cached, 0, (size_t)b->n_cached * sizeof *b->cached);
     weigh_nothing(b);
 }

@@ -1,4 +1,5 @@
-/* The memory that the steps of a run take: each slot of the loader at its largest batch. */
+/* The memory that the steps of a run take: each memory of the loader at its largest
+ * batch. */
 #include <string.h>
 
 #include "api/memory/sp_budget_internal.h"
@@ -9,10 +10,10 @@ static void budget_add_sample(sp_budget *b, int64_t sample, int64_t sum[SP_PARTS
         sum[p] += (int64_t)(b->excess * (double)sp_budget_estimate(b, sample)[p]);
 }
 
-/* Raises `costliest` by a micro-batch of this rank in an epoch; *slot is the greatest
- * batch that the slot has held so far. */
+/* Raises `costliest` by a micro-batch of this rank in an epoch; *memory is the greatest
+ * batch that the loader's memory has held so far, with a part of the slots that wait. */
 static void hold_deal(sp_budget *b, const sp_assignment *assigned, int64_t epoch,
-                      int64_t *slot)
+                      int64_t *memory)
 {
     int64_t sum[SP_PARTS] = {0}, partner;
 
@@ -22,19 +23,18 @@ static void hold_deal(sp_budget *b, const sp_assignment *assigned, int64_t epoch
         if (partner >= 0)
             budget_add_sample(b, partner, sum);
     }
-    *slot = sp_most(*slot, sum[SP_BATCHES] / b->estimator.n_slots);
+    *memory = sp_most(*memory, sum[SP_BATCHES] / b->estimator.n_memories);
     b->costliest[0] = sp_most(b->costliest[0], sum[0]);
     b->costliest[SP_SCRATCH] = sp_most(b->costliest[SP_SCRATCH], sum[SP_SCRATCH]);
 }
 
 /* Sets `costliest` to the greatest need of this rank in the first n_steps steps, each
- * slot of the loader at its own largest batch. */
+ * memory of the loader at its own largest batch. */
 static void budget_follow(sp_budget *b, int64_t n_steps)
 {
     enum { MOST_SAMPLES = 1 << 20 }; /* a bound on the time: about a second */
-    const int n_batches = sp_budget_views(b),
-              n_slots = sp_loader_slots(b->estimator.what.config);
-    int64_t slot[SP_LOADER_MOST_SLOTS] = {0}, n_held = 0, n_done = 0;
+    const int n_batches = sp_budget_views(b), n_memories = b->estimator.n_memories;
+    int64_t memory[SP_LOADER_MOST_SLOTS] = {0}, n_held = 0, n_done = 0;
     sp_position at = {0, 0};
 
     memset(b->costliest, 0, sizeof b->costliest);
@@ -49,13 +49,13 @@ static void budget_follow(sp_budget *b, int64_t n_steps)
         for (int micro = 0; micro < n_micro; micro++) {
             sp_sampler_assign(b->sampler, at, micro, &assigned);
             for (int i = 0; i < n_batches; i++, n_held++)
-                hold_deal(b, &assigned, at.epoch, &slot[n_held % n_slots]);
+                hold_deal(b, &assigned, at.epoch, &memory[n_held % n_memories]);
         }
         at.position += n;
         n_done += n;
     }
-    for (int i = 0; i < n_slots; i++)
-        b->costliest[SP_BATCHES] += slot[i];
+    for (int i = 0; i < n_memories; i++)
+        b->costliest[SP_BATCHES] += memory[i];
 }
 
 /* A training has the steps that the deck asks for, and its loader is some steps ahead.

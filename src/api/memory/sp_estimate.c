@@ -35,11 +35,20 @@ sp_status sp_estimate_open(sp_estimator *f, const sp_estimated_run *what,
         what->config->train.deterministic == SP_DET_WORLD);
 
     assert(what->graph && what->backend && what->backend->ops);
-    *f = (sp_estimator){.what = *what,
-                        .is_training = is_training,
-                        .n_slots = sp_loader_slots(what->config)};
+    *f = (sp_estimator){.what = *what, .is_training = is_training};
+    sp_estimate_set_batches(f, INT64_MAX);
     SP_TRY(sp_lower(&f->low, what->graph, what->backend->precision == SP_BF16));
     return sp_buffer_plan_create(&f->buffers, &f->low, &rules);
+}
+
+void sp_estimate_set_batches(sp_estimator *f, int64_t n_batches)
+{
+    const sp_config *config = f->what.config;
+
+    assert(n_batches > 0);
+    f->n_slots = (int)sp_least(sp_loader_slots(config), n_batches);
+    f->n_memories =
+        sp_loader_memories(config, f->what.backend->ops->is_host, f->n_slots);
 }
 
 void sp_estimate_close(sp_estimator *f)
@@ -243,7 +252,7 @@ void sp_estimate_step(sp_estimator *f, const sp_load *load, int64_t part[SP_PART
 
     assert(f->n_slots > 0 && load->plan.n_samples >= 0);
     part[SP_ACTIVATIONS] = (int64_t)(net.matrices + net.vectors);
-    part[SP_BATCHES] = f->n_slots * (loader.device + plan.arena);
+    part[SP_BATCHES] = f->n_memories * (loader.device + plan.arena);
     if (!ops->is_host) {
         part[SP_SCRATCH] =
             f->is_training ? operations(what, load) : loss_operation(what, load);

@@ -15,7 +15,8 @@
  *
  *     fixed        program, index, weights, gradients, moments
  *     activations  of the network: sp_buffer_plan's two spans
- *     batches      up to 3 slots of a loader: samples as read, plan, features, labels
+ *     batches      up to 3 slots of a loader: samples as read; up to 2 on the host, else 3:
+ *                  plan, features, labels
  *     scratch      of a loader's planner and readers while they make one batch, and of
  *                  the operations of the network
  *
@@ -73,7 +74,8 @@ typedef struct sp_estimator {
     sp_lowered low;
     sp_buffer_plan buffers;
     bool is_training;
-    int n_slots; /* slots of the loader that hold a batch at a time */
+    /* Slots of the loader that hold samples at a time, and that hold a plan too. */
+    int n_slots, n_memories;
 } sp_estimator;
 
 /* Prepares an estimate of training or of evaluation. SP_EMEM; close after a failure
@@ -81,6 +83,8 @@ typedef struct sp_estimator {
 sp_status sp_estimate_open(sp_estimator *estimator, const sp_estimated_run *what,
                            bool is_training);
 void sp_estimate_close(sp_estimator *estimator);
+/* Has the loader make n_batches batches in all; a training's makes more than it has slots. */
+void sp_estimate_set_batches(sp_estimator *estimator, int64_t n_batches);
 
 /* The parts that depend on samples. */
 typedef enum sp_memory_part {

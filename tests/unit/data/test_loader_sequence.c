@@ -397,6 +397,34 @@ TEST_AFTER(fake_reset, seek_in_the_middle)
     rig_close(&r); /* while readers work */
 }
 
+/* Batches of 40 steps lie in as many memories as the estimate counts. */
+TEST_AFTER(fake_reset, batches_share_memories)
+{
+    char *keys[] = {"batch.size=5", "data.planners=1"};
+
+    for (int is_caller = 0; is_caller < 2; is_caller++) {
+        const void *at[40];
+        int n = 0;
+        sp_batch *b;
+        rig r;
+
+        is_filled_by_caller = is_caller;
+        rig_open(&r, true, 3, 2, keys);
+        OK(sp_loader_seek(r.loader, (sp_position){0, 0}));
+        for (int i = 0, k; i < 40; i++) {
+            OK(sp_loader_next(r.loader, &b, NULL));
+            for (k = 0; k < n && at[k] != b->plan.order; k++)
+                ;
+            at[k] = b->plan.order; /* the first array of a batch */
+            n += k == n;
+            OK(sp_loader_recycle(r.loader, b));
+        }
+        assert_int_equal(n, sp_loader_memories(&r.config, true, 3));
+        rig_close(&r);
+    }
+    is_filled_by_caller = false;
+}
+
 /* Stored voxel r of a sample is at row_of, with the same normalized features where
  * nothing merged. */
 static void check_stored(const sp_batch *b, bool is_merged)
