@@ -333,11 +333,8 @@ __global__ void __launch_bounds__(THREADS) gradient_kernel(sum_loss l)
         const float *z = cuda_row(l.a.logits, i);
         double slope = 0;
 
-        if (!sp_loss_counts(&l.a, i)) {
-            for (int j = 0; l.a.dlogits.data && j < C; j++)
-                cuda_row(l.a.dlogits, i)[j] = 0;
-            continue;
-        }
+        if (!sp_loss_counts(&l.a, i))
+            continue; /* dice_kernel wrote zeros */
         const int y = l.a.label[i];
         const double w = l.a.class_weight ? l.a.class_weight[y] : 1;
         if (l.a.rule.weight[SP_FOCAL] > 0)

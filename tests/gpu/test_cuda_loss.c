@@ -13,8 +13,9 @@ typedef struct problem {
     float smoothing;
     bool has_weight;
     bool has_bad; /* logits of every fifth row that are not finite, without a label */
-    bool is_counted;  /* these rows have labels: their losses are not numbers */
-    sp_loss_rule sum; /* is_sum: the rule of the loss */
+    bool is_counted;    /* these rows have labels: their losses are not numbers */
+    sp_loss_rule sum;   /* is_sum: the rule of the loss */
+    bool is_unlabelled; /* no row has a label */
 } problem;
 
 /* Labels are -1 .. C-1; some logits are equal, and some saturate. */
@@ -25,7 +26,9 @@ static sp_tensor draw(const problem *p, int32_t *label)
     sp_rng rng = sp_rng_open(1, SP_RNG_INIT, 1, 1);
 
     for (int i = 0; i < p->n; i++)
-        label[i] = (int)(sp_rng_u32(&rng) % (uint32_t)(p->c + 1)) - 1;
+        label[i] = p->is_unlabelled
+                       ? SP_IGNORE
+                       : (int)(sp_rng_u32(&rng) % (uint32_t)(p->c + 1)) - 1;
     for (int64_t i = 0; i < p->n; i += 7)
         for (int j = 0; j < p->c; j++)
             z.data[i * z.ld + j] = i % 2 ? 1 : 90 * (float)(j % 2);
@@ -96,7 +99,8 @@ TEST(loss_is_plain)
                                   i % 3 == 0,
                                   false,
                                   false,
-                                  {.is_sum = false}});
+                                  {.is_sum = false},
+                                  false});
 }
 
 /* Each term, and all of them, over samples of several chunks of 1024 rows. */
@@ -116,7 +120,8 @@ TEST(sums_of_terms_are_plain)
                     term % 3 == 0,
                     false,
                     false,
-                    {.is_sum = true, .focal_gamma = 2, .is_joint = (i + term) % 2}};
+                    {.is_sum = true, .focal_gamma = 2, .is_joint = (i + term) % 2},
+                    false};
 
                 if (i == 4 && (order > 0 || hc_is_checked()))
                     continue;
@@ -124,6 +129,21 @@ TEST(sums_of_terms_are_plain)
                     p.sum.weight[t] = t == term || term == SP_N_LOSSES;
                 cu_compare(order, false, lose, &p);
             }
+}
+
+/* Without labels there is no loss, although the weights of all samples divide it. */
+TEST(nothing_is_labelled)
+{
+    for (int is_joint = 0; is_joint < 2; is_joint++) {
+        problem p = {.n = 33,
+                     .c = 5,
+                     .sum = {.is_sum = true, .focal_gamma = 2, .is_joint = is_joint},
+                     .is_unlabelled = true};
+
+        for (int t = 0; t < SP_N_LOSSES; t++)
+            p.sum.weight[t] = 1;
+        cu_compare(0, false, lose, &p);
+    }
 }
 
 /* Rows that are not finite have no predictions and no counts; their losses are not
