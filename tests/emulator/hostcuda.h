@@ -9,7 +9,6 @@
  *   HC_SKIP=name          kernels with this in their name do nothing: a broken device
  *   HC_CRASH=name         the launch of one of these ends the process by a signal
  *   HC_HANG=name          the launch of one of these does not return
- *   HC_LATE=name          the launch of one of these takes 0.2 s
  *   HC_WRONG=1            values that arrive from other devices have a wrong bit
  *   HC_FAULT=name:n       the n-th launch of one of these fails while it runs, as by an
  *                         illegal address: the device does nothing from then on, and

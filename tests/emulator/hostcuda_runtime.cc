@@ -424,8 +424,6 @@ void hc_submit(const hc_launch &launch, cudaStream_t stream)
         abort();
     while (is_named_by("HC_HANG", l.kernel))
         pause();
-    if (is_named_by("HC_LATE", l.kernel))
-        usleep(200000);
     const bool is_to_break = is_to_fault(l.kernel);
     if (is_to_break)
         submit(stream, {operation::RUN, break_device});

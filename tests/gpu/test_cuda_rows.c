@@ -26,6 +26,8 @@ static double *draw_parts(int n_parts, int c)
 typedef struct pass {
     int n, c, n_parts;
     bool is_bf16, is_grad, is_one_call;
+    bool has_own;     /* backward: the sums of this rank are others than all ranks' */
+    double tolerance; /* 0: the same bits */
 } pass;
 
 static void finish(op_results *r, const void *of)
@@ -35,17 +37,21 @@ static void finish(op_results *r, const void *of)
     const int c = s->c;
     double *part = draw_parts(s->n_parts, c);
     const sp_tensor x = op_operand(r, s->n, c, c, 1);
-    const sp_tensor y = op_result(r, "rows", 0, s->n, c, c);
+    const sp_tensor y = op_result(r, "rows", s->tolerance, s->n, c, c);
     float *p =
-        op_result_fp32(r, "floats of the norm", 0, 1, FLOATS * c, FLOATS * c).data;
+        op_result_fp32(r, "floats of the norm", s->tolerance, 1, FLOATS * c, FLOATS * c)
+            .data;
     const sp_sums sums = {
         op_copy(r, part, ((size_t)(s->n_parts * 2 * c) + 1) * sizeof *part), s->n_parts,
         100.0 * s->n_parts};
+    const sp_sums own = {s->has_own ? op_copy(r, part + 1, 2 * (size_t)c * sizeof *part)
+                                    : sums.part,
+                         s->has_own ? 1 : s->n_parts, sums.n_rows};
     const sp_norm_finish_args forward = {c,         1e-3,      0.02,      sums,
                                          p,         p + c,     p + 2 * c, p + 3 * c,
                                          p + 4 * c, p + 5 * c, p + 6 * c, p + 7 * c};
     const sp_norm_grad_finish_args backward = {
-        c, sums, sums, p, p + c, p + 2 * c, p + 3 * c, p + 6 * c, p + 7 * c, true};
+        c, sums, own, p, p + c, p + 2 * c, p + 3 * c, p + 6 * c, p + 7 * c, true};
     const sp_norm_args apply = {.x = x,
                                 .y = y,
                                 .scale = p + 4 * c,
@@ -101,6 +107,24 @@ TEST(coefficients_ahead)
                 cu_close(&be);
                 test_release(mark);
             }
+}
+
+/* They are those of the plain loops. The last channels of a block, and its only ones. */
+TEST(coefficients_are_plain)
+{
+    static const int channels[] = {1, 5, 20, 96}, parts[] = {1, 3, 130};
+
+    for (int order = 0; order < cu_orders(); order++)
+        for (int i = 0; i < 4 * 3 * 3; i++) {
+            const pass s = {.n = 33,
+                            .c = channels[i % 4],
+                            .n_parts = parts[i / 4 % 3],
+                            .is_grad = i / 12 > 0,
+                            .has_own = i / 12 > 1,
+                            .tolerance = 1e-5};
+
+            cu_compare(order, false, finish, &s);
+        }
 }
 
 /* ---- memory ---- */
