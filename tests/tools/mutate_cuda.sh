@@ -1,6 +1,6 @@
 #!/bin/sh
-# Breaks the kernels of convolutions, of plans and of sums through peers' memory, one line
-# at a time, and runs their tests on the emulator: every mutant must fail. Takes minutes:
+# Breaks kernels, and the calls that launch them, one line at a time, and runs their tests
+# on the emulator: every mutant must fail. Takes minutes:
 # `make mutants`, which sets
 #   CXX KERNEL_FLAGS   compile a kernel file: $CXX $KERNEL_FLAGS -o OBJECT FILE
 #   LINK_TEST          links the tests: $LINK_TEST PROGRAM OBJECT $LINK_LIBS
@@ -98,6 +98,20 @@ peer() {
     mutant test_peer_memory_np3 reduce/cuda_peer.cu "reduce/$1" "$2"
     start=
 }
+peer4() {
+    start="$MPIEXEC -n 4"
+    mutant test_peer_memory_np4 reduce/cuda_peer.cu "reduce/$1" "$2"
+    start=
+}
+rows() {
+    mutant test_cuda_rows rows/cuda_norm.cu "$1" "$2"
+}
+loss() {
+    mutant test_cuda_loss "rows/$1" device/cuda_util.cuh "$2"
+}
+loss_sum() {
+    mutant test_cuda_loss rows/cuda_loss_sum.cu rows/cuda_loss_sum.cu "$1"
+}
 
 # sums of peers: numbers are not compared, a place is used again too early, no fixed order
 peer cuda_peer_sum.cuh 's/(uint32_t)high\[k\] != p.number ||//'
@@ -112,6 +126,22 @@ peer cuda_peer_sum.cuh 's/if (now - \*begin < p.limit_ns)/if (now)/'
 peer cuda_peer.cu 's/SP_TRY(sp_comm_agree(t->comm, try_out(t)));//'
 peer cuda_peer.cu 's/SP_TRY(sp_comm_agree(t->comm, object(t, options)));/SP_TRY(object(t, options));/'
 
+# sums of peers: which sums, whose memory, the trial of the start, what the host reads of a wait
+peer cuda_peer.cu 's/strcmp(text, "0") == 0/strcmp(text, "0") == 1/'
+peer4 cuda_peer.cu 's/t->comm->n_nodes > 1)/t->comm->n_nodes > 9)/'
+peer cuda_peer.cu 's/if (r == own->p.rank)/if (r <= own->p.rank)/'
+peer cuda_peer.cu 's/sum->part.count <= PEER_VALUES/sum->part.count < PEER_VALUES/'
+peer cuda_peer.cu 's/sum->part.count <= PEER_VALUES/sum->part.count <= PEER_VALUES + 1/'
+peer cuda_peer.cu 's/(type == SP_F64 || type == SP_I64)/(type == SP_F64 || true)/'
+peer cuda_peer.cu 's/sum->scope == peer_of(t)->scope/true/'
+peer cuda_peer.cu 's/host\[i\] != weight \* (trial + i)/host[i] < 0/'
+peer cuda_peer.cu 's/weight += r + 1/weight += r/'
+peer cuda_peer.cu 's/looked_ns != own->looked_ns/looked_ns == own->looked_ns/'
+peer cuda_peer.cu 's/own->looked_ns = looked_ns;//'
+peer cuda_peer.cu 's/\*is_leaving = peer_word_of(&own->p.rec->leave) != 0/*is_leaving = false/'
+peer cuda_peer.cu 's/return lost ? SP_FAIL/return lost > 99 ? SP_FAIL/'
+peer cuda_peer.cu 's/rec->leave, SP_EMPI,/rec->leave, 0,/'
+
 # plans: rows and parents of levels
 plan cuda_plan_levels.cu 's/depth > l ? row : row - 1/row/'
 plan cuda_plan_levels.cu 's/ahead += count\[w\]\[lane\]/ahead += 0/'
@@ -119,13 +149,69 @@ plan cuda_plan_levels.cu 's/ahead += count\[w\]\[lane\]/ahead += 0/'
 plan cuda_plan_lists.cu 's/((1 << count_bits) - 1 - count)/count/'
 plan cuda_plan_lists.cu 's/r < CUDA_ORDER_ROWS; r += 32/r < CUDA_TALL_ROWS; r += 32/'
 plan cuda_plan_lists.cu 's/t = i \/ CUDA_ORDER_ROWS, r = i % CUDA_ORDER_ROWS/t = i \/ CUDA_TALL_ROWS, r = i % CUDA_TALL_ROWS/'
+# maps: where partners are, descent and search, words of masks, when there is a descent
+plan cuda_plan_maps.cu 's/at >= 0 \&\& at == partner << m.up/at >= 0/'
+plan cuda_plan_maps.cu 's/m.sign \* (lo + d)/(lo + d)/'
+plan cuda_plan_maps.cu 's/(own << m.down)/own/'
+plan cuda_plan_maps.cu 's/- (own >> m.rise) + 1/- (own >> m.fall) + 1/'
+plan cuda_plan_maps.cu 's/if (!(mask >> cell \& 1))/if (false)/'
+plan cuda_plan_maps.cu 's/mask \& ((1u << cell) - 1)/mask \& ((2u << cell) - 1)/'
+plan cuda_plan_maps.cu 's/l = m.fall - 1; l >= 0/l = m.fall - 1; l > 0/'
+plan cuda_plan_maps.cu 's/if (!(c.mask >> bit \& 1))/if (false)/'
+plan cuda_plan_maps.cu 's/from\[middle\] < key/from[middle] <= key/'
+plan cuda_plan_maps.cu 's/low < end \&\& from\[low\] == key/from[low] == key/'
+plan cuda_plan_maps.cu 's/x.is_there \&\& y.is_there \&\& z.is_there/x.is_there \&\& y.is_there/'
+plan cuda_plan_maps.cu '/mask\[at++ \* pitch\] = word;/{n;s/word = 0;//}'
+plan cuda_plan_maps.cu 's/mask\[k \/ 32 \* pitch\]/mask[k \/ 32]/'
+plan cuda_plan_maps.cu 's/w < m.n_words; w++/w < 1; w++/'
+plan cuda_plan_maps.cu 's/m->is_top || top_level < coarse ||/m->is_top ||/'
+plan cuda_plan_maps.cu 's/top_level < fine + sp_kernel_reach(key.kernel)/top_level < fine/'
+plan cuda_plan_maps.cu 's/row_at += m->n_out;/row_at += 0;/'
+plan cuda_plan_maps.cu 's/tile_at += m->n_out/tile_at += 0 * m->n_out/'
+plan cuda_plan_maps.cu 's/CUDA_MAP_WINDOW + 1;/CUDA_MAP_WINDOW;/'
+plan cuda_plan_maps.cu 's/m->n_in = b->levels.n\[from->from\]/m->n_in = from->n_out/'
+plan cuda_plan_maps.cu 's/map->is_full = map->centre >= 0/map->is_full = false/'
+# norms: sums, channels of a block, own sums and all ranks', activations, alignment of each tensor
+rows rows/cuda_norm.cu 's/b\[k\] += d \* d/b[k] += d/'
+rows rows/cuda_norm.cu 's/threadIdx.y == 0 \&\& x < CHANNELS \&\& j < c/threadIdx.y == 0 \&\& j < c/'
+rows rows/cuda_norm.cu 's/x < CHANNELS \&\& j < c/x < CHANNELS/'
+rows rows/cuda_norm.cu 's/sums.second = all\[0\]\[x + CHANNELS\]/sums.second = all[0][x]/'
+rows rows/cuda_norm.cu 's/if (a.own.part \&\& a.own.part != a.all.part)/if (false)/'
+rows rows/cuda_norm.cu 's/own.second = a.own.part\[a.c + r.j\]/own.second = a.own.part[r.j]/'
+rows rows/cuda_norm.cu 's/((unsigned)a.c + CHANNELS - 1) \/ CHANNELS/(unsigned)a.c \/ CHANNELS/'
+rows rows/cuda_norm.cu 's/v\[k\] += r\[k\];/v[k] -= r[k];/'
+rows rows/cuda_norm.cu 's/: slope \* v\[k\]/: v[k]/'
+rows rows/cuda_norm.cu 's/g\[k\] = y\[k\] > 0/g[k] = y[k] >= 0/'
+rows rows/cuda_norm.cu 's/(double)v\[k\] - here.mean\[k\]/(double)v[k] + here.mean[k]/'
+rows rows/cuda_norm.cu 's/cuda_store<T>(dy, i, j, g);//'
+rows rows/cuda_norm.cu 's/ + here.c\[k\]//'
+rows rows/cuda_norm.cu 's/item.dx, is_added)/item.dx, false)/'
+rows rows/cuda_norm.cu 's/f, a->x, a->y, a->res)/f, a->x, a->y, a->y)/'
+rows rows/cuda_norm.cu 's/a->sums, a->x, a->y,/a->sums, a->x, a->x,/'
+# losses of terms: chunks, rows that do not count, classes that are absent, joint groups
+loss_sum 's/blockIdx.y \* CHUNK + threadIdx.x;/blockIdx.y * THREADS + threadIdx.x;/'
+loss_sum 's/((int64_t)blockIdx.y + 1) \* CHUNK/((int64_t)blockIdx.y + 2) * CHUNK/'
+loss_sum 's/half > 0; half/half > 1; half/'
+loss_sum '/l.soft\[i\] = sp_loss_softmax/{n;s/sp_loss_counts(&l.a, i)/true/}'
+loss_sum 's/is_joint ? l.a.n_samples : g + 1/is_joint ? g + 1 : g + 1/'
+loss_sum 's/n_present += cls->n_labels > 0/n_present += 1/'
+loss_sum 's/== c ? 2 \* p : 0/== c ? p : 0/'
+loss_sum 's/den = 1 + l.count/den = l.count/'
+loss_sum 's/num = 1 + add_threads/num = add_threads/'
+loss_sum 's/== c ? 1 - p : p/== c ? p : p/'
+loss_sum 's/uint64_t key = SP_LOSS_ABSENT;/uint64_t key = 0;/'
+loss_sum 's/(uint64_t)blockIdx.x << SP_LOSS_KEY_BITS | key/key/'
+loss_sum 's/k < (int)blockIdx.y;/k <= (int)blockIdx.y;/'
+loss_sum 's/return all\[t\] - mine/return all[t]/'
+loss_sum 's/at - l.by_group.row\[g\] + 1/at - l.by_group.row[g]/'
+loss_sum 's/min(begin + EACH, chunk_end(l.by_group))/begin + EACH/'
+loss_sum 's/cls.n_labels \&\& at < end/at < end/'
+loss_sum 's/if (l.dice \&\& sp_loss_counts(&l.a, i))/if (l.dice)/'
+loss_sum 's/l.a.class_weight ? l.a.class_weight\[y\] : 1/1/'
+loss_sum 's/of_group\[l.a.rule.is_joint ? 0 : b\]/of_group[0]/'
+loss_sum 's/lovasz = weights > 0 ? lovasz/lovasz = weights >= 0 ? lovasz/'
+loss_sum 's/while (l.by_group.n >> (bits/while (0 >> (bits/'
 # coefficients ahead of a pass, the last block of a sum
-rows() {
-    mutant test_cuda_rows rows/cuda_norm.cu "$1" "$2"
-}
-loss() {
-    mutant test_cuda_loss "rows/$1" device/cuda_util.cuh "$2"
-}
 rows device/cuda_rows.cuh 's/i += stride) {/i += step * CUDA_EACH_ROWS) {/'
 rows device/cuda_rows.cuh 's/if (i + r \* step < n)/if (i + r * step <= n)/'
 rows rows/cuda_norm.cu 's/SP_TRY(sp_cuda_norm_finish(be, a->finish));/;/'
@@ -226,6 +312,7 @@ wgrad_wgmma cuda_wgrad_block.cuh 's/left > r \* W::AT_ONCE/left > 0/'
 wgrad_wgmma cuda_wgrad_block.cuh 's/first < bytes ? row : -1/0/'
 wgrad_wgmma cuda_wgrad_wgmma.cu 's/i >= a.x.c || o >= a.dy.c/o >= a.dy.c/'
 wgrad_wgmma cuda_wgrad_wgmma.cu 's/i >= a.x.c || o >= a.dy.c/i >= a.x.c/'
+
 
 # offsets that are skipped, rounding, and the order of sums
 conv cuda_conv.cu 's/all >> (warp % T::WM \* T::MT) &/all \&/'
