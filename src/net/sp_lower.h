@@ -116,7 +116,7 @@ void sp_lowered_destroy(sp_lowered *lowered);
  * SP_EMEM. */
 sp_status sp_lower_mark_recomputed(sp_lowered *lowered);
 /* Marks the outputs of convolutions that are computed again at almost no cost: with at
- * most a 64th of the weights of its level the one that reads the features, and on coarser
+ * most a 105th of the weights of its level the one that reads the features, and on coarser
  * levels the one on the shortcut of a residual block. sp_lower does it. On the finest
  * level a shortcut would come back as memory is needed most. */
 void sp_lower_mark_light(sp_lowered *lowered);

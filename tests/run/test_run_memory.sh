@@ -57,8 +57,8 @@ run 1 0 check d.deck run.memory_mb=100000000 # more than any machine has
 run 1 0 check d.deck run.memory_mb=$((need - 3))
 says err 'cut into micro-batches, the largest into 2'
 cut 1 one $((need - 3)) 2
-cut 1 six $((need - 5)) 6
-cut 2 two $(($(foreseen 2) - 1)) 3
+cut 1 six $((need - 6)) 6
+cut 2 two $(($(foreseen 2) - 2)) 3
 run 1 0 train d.deck run.dir=whole run.memory_mb=$((need + 20))
 says out 'memory: a rank may use'
 test "$(micro whole)" = "1 1 1 " || fail "cut without need: $(micro whole)"
