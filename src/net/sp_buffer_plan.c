@@ -169,6 +169,7 @@ void sp_buffer_plan_begin(sp_buffer_plan *a, const sp_plan_counts *counts,
     a->counts = *counts;
     a->is_training = is_training;
     a->logits = SP_BUFFER_NOWHERE;
+    a->n_pinned = 0;
     sp_ranges_reset(&a->matrices);
     sp_ranges_reset(&a->vectors);
     for (int v = 0; v < a->low->n_values; v++)
@@ -518,8 +519,8 @@ void sp_buffer_plan_backward_end(sp_buffer_plan *a, int s)
     if (step->op == SP_OP_BATCHNORM)
         drop_vector(a, &a->value[step->out].sums);
     buffer_drop(a, &a->value[step->out].grad);
-    for (int v = 0; v < a->low->n_values; v++)
-        a->value[v].n_pins = 0;
+    while (a->n_pinned > 0)
+        a->value[a->pinned[--a->n_pinned]].n_pins--;
     for (int v = step->used_last; v >= 0; v = a->low->value[v].next_used)
         sp_buffer_plan_drop_act(a, v);
     /* The columns of a concat are needed again by the layers before its inputs. */

@@ -61,6 +61,8 @@ typedef struct sp_value_buffers {
     bool is_fused;
 } sp_value_buffers;
 
+enum { SP_BUFFER_MOST_NEEDS = 4 }; /* values that a step of the backward pass reads */
+
 typedef struct sp_buffer_plan {
     const sp_lowered *low; /* borrowed */
     sp_buffer_rules rules;
@@ -74,6 +76,8 @@ typedef struct sp_buffer_plan {
     sp_plan_counts counts;
     bool is_training;
     sp_buffer_place logits; /* the output of the network in fp32 */
+    /* Storages that the step of the backward pass at hand has pinned. */
+    int pinned[SP_BUFFER_MOST_NEEDS], n_pinned;
 } sp_buffer_plan;
 
 /* How the gradient of a step's input comes about. */

@@ -7,8 +7,6 @@
 
 #include "net/sp_buffer_plan_internal.h"
 
-enum { MOST_NEEDS = 4 };
-
 typedef struct restoring {
     sp_buffer_plan *a;
     sp_status (*apply)(void *arg, int step);
@@ -18,7 +16,7 @@ typedef struct restoring {
 /* Lists the values that the backward pass of step s reads, those first that others are
  * computed from. The input gradient of a convolution reads the inputs of the norms that
  * it is fused with. */
-static int restore_needs(const sp_buffer_plan *a, int s, int v[MOST_NEEDS])
+static int restore_needs(const sp_buffer_plan *a, int s, int v[SP_BUFFER_MOST_NEEDS])
 {
     const sp_lower_step *step = &a->low->step[s];
     int n = 0;
@@ -34,7 +32,7 @@ static int restore_needs(const sp_buffer_plan *a, int s, int v[MOST_NEEDS])
         v[n++] = step->in[0];
     if (sp_lowered_reads_output(step))
         v[n++] = step->out;
-    assert(n <= MOST_NEEDS);
+    assert(n <= SP_BUFFER_MOST_NEEDS);
     return n;
 }
 
@@ -123,13 +121,14 @@ sp_status sp_buffer_plan_restore(sp_buffer_plan *a, int s,
                                  sp_status (*apply)(void *arg, int step), void *arg)
 {
     const restoring r = {a, apply, arg};
-    int v[MOST_NEEDS], n;
+    int v[SP_BUFFER_MOST_NEEDS], n;
 
-    assert(a->is_training && 0 <= s && s < a->low->n_steps);
+    assert(a->is_training && 0 <= s && s < a->low->n_steps && a->n_pinned == 0);
     n = restore_needs(a, s, v);
     for (int i = 0; i < n; i++) {
         SP_TRY(restore(&r, v[i]));
         pin(&r, v[i], 1); /* until sp_buffer_plan_backward_end */
+        a->pinned[a->n_pinned++] = sp_lowered_storage(a->low, v[i]);
     }
     return SP_OK;
 }
