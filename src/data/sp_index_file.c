@@ -271,6 +271,21 @@ static bool are_spans(const sp_spans *rows, int64_t n, int64_t total)
     return !rows || sum == total;
 }
 
+/* True if the spans are the texts' bytes and each text ends there. */
+static bool are_texts(const sp_texts *texts, int64_t n)
+{
+    int64_t end = 0;
+
+    if (!are_spans(texts->row, n, texts->n_bytes))
+        return false;
+    for (int64_t i = 0; texts->row && i < n; i++) {
+        end += sp_spans_count(texts->row, i);
+        if (sp_spans_count(texts->row, i) == 0 || texts->bytes[end - 1] != 0)
+            return false;
+    }
+    return true;
+}
+
 static bool is_in_file(const sp_extent *e, int64_t file_bytes)
 {
     int64_t bytes;
@@ -294,11 +309,12 @@ static bool is_sound(const sp_dataset *part, const sp_index_entry *e)
 
     for (int k = 0; is && k < SP_EXTENTS; k++)
         is = is_in_file(sp_shard_extent(shard, k), e->bytes);
+    for (int c = 0; c < SP_COST_COLUMNS; c++)
+        is = is && part->costs.bits[c] < 64;
     return is && are_spans(part->rows, n, part->n_voxels) &&
            are_spans(part->point_rows, n, part->n_points) &&
            are_spans(part->context_rows, n, shard->context_voxel.rows) &&
-           are_spans(part->name.row, n, part->name.n_bytes) &&
-           are_spans(part->scan.row, n, part->scan.n_bytes);
+           are_texts(&part->name, n) && are_texts(&part->scan, n);
 }
 
 static sp_status index_read_part(const sp_index_reader *r, const sp_index_entry *e,
