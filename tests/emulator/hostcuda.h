@@ -292,6 +292,7 @@ static inline void sp_mma_tf32(float (&c)[4], const uint32_t (&a)[4], uint32_t b
 /* ---- what other devices see: meanings in sp_cuda.h ---- */
 
 void hc_poll(); /* a thread looks for what another process writes */
+uint64_t hc_wrong_bits(); /* of the first word of a pair that arrives (HC_WRONG) */
 void sp_store_pair(uint64_t *to, uint64_t a, uint64_t b);
 void sp_load_pair(const uint64_t *from, uint64_t &a, uint64_t &b);
 uint64_t sp_load_word(const uint64_t *from);

@@ -47,10 +47,15 @@ void sp_store_pair(uint64_t *to, uint64_t a, uint64_t b)
     dawdle();
 }
 
+uint64_t hc_wrong_bits()
+{
+    return (uint64_t)hc_number("HC_WRONG", 0) << 40;
+}
+
 void sp_load_pair(const uint64_t *from, uint64_t &a, uint64_t &b)
 {
     dawdle();
-    a = sp_load_word(from) ^ (uint64_t)hc_number("HC_WRONG", 0) << 40;
+    a = sp_load_word(from) ^ hc_wrong_bits();
     b = sp_load_word(from + 1);
     hc_poll();
 }

@@ -343,7 +343,10 @@ class Kernel:
         if is_write:
             return text + ' '.join(f'q[{i}] = {self.value(r, kind)};'
                                    for i, r in enumerate(regs))
-        text += ' '.join(f'const {c_type} v{i} = q[{i}];' for i in range(len(regs)))
+        # As sp_load_pair of the emulator: what a peer has written may arrive with a wrong bit.
+        wrong = [' ^ hc_wrong_bits()' if 'sys' in parts and len(regs) == 2 and i == 0 else ''
+                 for i in range(len(regs))]
+        text += ' '.join(f'const {c_type} v{i} = q[{i}]{wrong[i]};' for i in range(len(regs)))
         return text + ' '.join(self.store(r, kind, f'v{i}') for i, r in enumerate(regs))
 
     def do_atom(self, parts, args):
