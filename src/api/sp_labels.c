@@ -128,7 +128,7 @@ static sp_status labels_count_rows(const sp_comm *comm, const sp_dataset *set,
 }
 
 /* The most labels of a rank that are counted for a warning: a second of reading. Chunks
- * are unpacked for each sample, so there are fewer of those. */
+ * are unpacked, so there are fewer of those. */
 enum { MOST_COUNTED = 1 << 28, MOST_UNPACKED = 1 << 22 };
 
 sp_status sp_labels_count(sp_comm *comm, const sp_dataset *set, int n_classes,

@@ -342,7 +342,7 @@ static sp_status index_read_part(const sp_index_reader *r, const sp_index_entry 
     return part->shard->path ? SP_OK : SP_FAIL(SP_EMEM, "no memory for its index");
 }
 
-bool sp_index_reader_take(sp_index_reader *r, const char *path, sp_dataset *part)
+bool sp_index_reader_read(sp_index_reader *r, const char *path, sp_dataset *part)
 {
     sp_index_entry now = {0};
     const sp_index_entry *e;

@@ -42,7 +42,7 @@ typedef struct sp_index_reader {
 
 /* Reads the part of a shard, an empty set, from the index file of its folder. False: it
  * must be opened; a damaged index file is a warning. */
-bool sp_index_reader_take(sp_index_reader *reader, const char *path, sp_dataset *part);
+bool sp_index_reader_read(sp_index_reader *reader, const char *path, sp_dataset *part);
 /* Warns of shards that have changed, and closes. */
 void sp_index_reader_end(sp_index_reader *reader);
 

@@ -7,8 +7,9 @@
  * A planner deals micro-batches to free slots in the sampler's order. Readers read the
  * samples of the slots in this order. A planner claims a slot to fill it once all its
  * samples are read and the backend's memory for it is free, or sp_loader_next does if the
- * options say so; whoever has claimed one voxelizes at any time and plans in its turn. The lock guards all of these
- * numbers; the state of a slot defines its owner (sp_loader_slot.h). */
+ * options say so; whoever has claimed one voxelizes at any time and plans in its turn.
+ * The lock guards all of these numbers; the state of a slot defines its owner
+ * (sp_loader_slot.h). */
 #include "data/sp_loader.h"
 
 #include <assert.h>

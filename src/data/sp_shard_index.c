@@ -48,7 +48,7 @@ static sp_status read_files(collection *c, const sp_strings *paths)
     SP_TRY(SP_NEW(&opened, paths->n, "the index of the files"));
     SP_TRY(SP_NEW(&file_of, paths->n, "the index of the files"));
     for (int i = 0; i < paths->n; i++)
-        if (!sp_index_reader_take(&reader, paths->at[i], &c->part[i])) {
+        if (!sp_index_reader_read(&reader, paths->at[i], &c->part[i])) {
             opened[n] = paths->at[i];
             file_of[n++] = i;
         }

@@ -160,7 +160,8 @@ sp_status sp_scan_limit(sp_scan *scan, int part, int n_parts);
  * the rows of chunks with nodes that meet it, in their order. Other scans stay whole.
  * Nothing was read yet. SP_EDATA: the index is damaged; SP_EIO; SP_EMEM. */
 sp_status sp_scan_keep_near(sp_scan *scan, const double window[4]);
-/* Of COPC after sp_scan_keep_near, from now on: the compressed chunks that are read are also written to the file `path`, by any number of readers, or, with is_copied, read
+/* Of COPC after sp_scan_keep_near, from now on: the compressed chunks that are read are
+ * also written to the file `path`, by any number of readers, or, with is_copied, read
  * from there, so that two passes read the scan once. Other scans ignore it. Nothing was
  * read yet; the path is borrowed. SP_EIO. */
 sp_status sp_scan_copy_chunks(sp_scan *scan, const char *path, bool is_copied);

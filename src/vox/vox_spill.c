@@ -106,8 +106,8 @@ static sp_status each_of(vox_cutter *c, sp_status (*take)(vox_cutter *c, int64_t
     return SP_OK;
 }
 
-/* Reads all points of the part, within bounds that are no window, for their extent, checksum and codes,
- * and calls `take` (may be NULL) for each. */
+/* Reads all points of the part, within bounds that are no window, for their extent,
+ * checksum and codes, and calls `take` (may be NULL) for each. */
 static sp_status each_point(vox_cutter *c, const char *what,
                             sp_status (*take)(vox_cutter *c, int64_t i))
 {

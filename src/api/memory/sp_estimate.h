@@ -83,7 +83,8 @@ typedef struct sp_estimator {
 sp_status sp_estimate_open(sp_estimator *estimator, const sp_estimated_run *what,
                            bool is_training);
 void sp_estimate_close(sp_estimator *estimator);
-/* Has the loader make n_batches batches in all; a training's makes more than it has slots. */
+/* Has the loader make n_batches batches in all; a training's makes more than it has
+ * slots. */
 void sp_estimate_set_batches(sp_estimator *estimator, int64_t n_batches);
 
 /* The parts that depend on samples. */

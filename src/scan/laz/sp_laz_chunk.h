@@ -35,7 +35,8 @@ sp_status sp_laz_count_is_low(const sp_laz_file *file, int64_t least);
  * SP_EIO. */
 sp_status sp_laz_pread(const sp_laz_file *file, void *to, size_t n, int64_t at);
 
-/* A file that has or gets chunks at their places in the file of the points (sp_laz_copy). */
+/* A file that has or gets chunks at their places in the file of the points
+ * (sp_laz_copy). */
 typedef struct laz_copy {
     const char *path; /* NULL: there is none */
     int fd;
