@@ -1,6 +1,7 @@
 #include "base/sp_text.h"
 
 #include <assert.h>
+#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -122,6 +123,38 @@ bool sp_text_is_ascii(const char *text, size_t bytes)
         else if (text[i] < ' ' || text[i] > '~')
             return false;
     return false;
+}
+
+/* Puts the calling thread into the C locale, which needs no memory in the usual C
+ * libraries, and returns the locale that it had. */
+static locale_t text_begin_numbers(locale_t *plain)
+{
+    *plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    return uselocale(*plain);
+}
+
+static void text_end_numbers(locale_t before, locale_t plain)
+{
+    uselocale(before);
+    if (plain)
+        freelocale(plain);
+}
+
+double sp_text_to_number(const char *text, char **end)
+{
+    locale_t plain, before = text_begin_numbers(&plain);
+    const double value = strtod(text, end);
+
+    text_end_numbers(before, plain);
+    return value;
+}
+
+void sp_text_from_number(char *to, size_t bytes, int digits, double value)
+{
+    locale_t plain, before = text_begin_numbers(&plain);
+
+    snprintf(to, bytes, "%.*g", digits, value);
+    text_end_numbers(before, plain);
 }
 
 int sp_text_find(int n, char *const *name, const char *wanted)

@@ -33,6 +33,11 @@ char *sp_text_quote(char *to, const char *text);
  * from a file or a peer can then be printed unchanged. */
 bool sp_text_is_ascii(const char *text, size_t bytes);
 
+/* Numbers of decks and files, as strtod and "%.*g" have them in the C locale. A program
+ * that uses the library may have chosen a locale with a decimal comma. */
+double sp_text_to_number(const char *text, char **end);
+void sp_text_from_number(char *to, size_t bytes, int digits, double value);
+
 /* The first of n names that is `wanted`; -1: no name. */
 int sp_text_find(int n, char *const *name, const char *wanted);
 /* Two of n names that are the same: *twice is one of them, NULL if all differ. False

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/sp_log.h"
+#include "base/sp_text.h"
 
 /* True for a list of two numbers, the second not below the first. */
 static bool is_interval(const sp_doubles *d)
@@ -244,7 +245,7 @@ static bool is_standard(const sp_config *config, const sp_key *key)
     assert(is_list || key->type == SP_KEY_REAL);
     for (int i = 0; i < n; i++) {
         char *end;
-        const double standard = strtod(at, &end);
+        const double standard = sp_text_to_number(at, &end);
 
         if (end == at || standard != value[i])
             return false;

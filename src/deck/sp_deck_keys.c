@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_text.h"
 #include "base/sp_word_table.h"
 
 /* Offset and bytes of a field. */
@@ -422,7 +423,8 @@ bool sp_deck_is_section(const char *name)
 bool sp_deck_in_range(const char *range, double value)
 {
     char *end;
-    double lo = strtod(range + 1, &end), hi = strtod(end + 1, &end);
+    const double lo = sp_text_to_number(range + 1, &end);
+    const double hi = sp_text_to_number(end + 1, &end);
 
     assert(range[0] == '[' || range[0] == '(');
     return isfinite(value) && (range[0] == '[' ? value >= lo : value > lo) &&

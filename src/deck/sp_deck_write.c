@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_text.h"
 #include "deck/sp_deck_text.h"
 
 static void deck_write_text(FILE *to, const char *text)
@@ -27,8 +28,8 @@ void sp_deck_write_real(FILE *to, double value)
     char text[32];
 
     for (int digits = 15; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, value);
-        if (strtod(text, NULL) == value)
+        sp_text_from_number(text, sizeof text, digits, value);
+        if (sp_text_to_number(text, NULL) == value)
             break;
     }
     /* as an integer, a number beyond 64 bits would be refused */

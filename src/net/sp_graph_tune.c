@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_text.h"
+
 bool sp_graph_is_named(const sp_strings *prefixes, const char *name)
 {
     assert(name && (prefixes->at || prefixes->n == 0));
@@ -48,7 +50,7 @@ double sp_graph_lr_factor(const sp_config *config, const char *name)
     const char *equals =
         entry < 0 ? NULL : strrchr(config->train.lr_layers.at[entry], '=');
 
-    return equals ? strtod(equals + 1, NULL) : 1;
+    return equals ? sp_text_to_number(equals + 1, NULL) : 1;
 }
 
 /* Writes the names of the layers that have parameters, as far as there is room. */
@@ -105,7 +107,7 @@ static sp_status check_factors(const sp_graph *g, const sp_config *config)
         const char *entry = list->at[i];
         const size_t n = prefix_of(entry);
         char *end = NULL;
-        double factor = entry[n] ? strtod(entry + n + 1, &end) : NAN;
+        double factor = entry[n] ? sp_text_to_number(entry + n + 1, &end) : NAN;
 
         if (!isfinite(factor) || factor < 0 || end == entry + n + 1 || *end)
             return SP_FAIL(SP_EUSAGE,

@@ -3,7 +3,8 @@
 # static and shared, from C11, C++ and Fortran. Every example runs. The training of 01 gives
 # the weights of sptrain, the one of 03 the same from arrays and from a shard on 1, 2 and 3
 # ranks, and the loss of 04 has the gradient of a finite difference. Two threads with a
-# communicator each do not wait for each other. What MPI cannot answer is refused.
+# communicator each do not wait for each other. What MPI cannot answer is refused. A locale
+# with a decimal comma changes nothing.
 set -eu
 src=${SP_SRCDIR:-$(pwd)}
 build=${SP_BUILDDIR:-.}
@@ -128,6 +129,18 @@ esac
 $cc -std=c11 -Wall -Wextra -Werror $mpi $flags "$src/tests/api/mpi_states.c" -o mpi_states \
     $libs $mpi_libs -lpthread
 timeout 60 "$mpiexec" -n 2 ./mpi_states >states.out 2>&1 || fail "mpi_states: $(cat states.out)"
+
+# A locale with a decimal comma, made from the system's sources of locales.
+# shellcheck disable=SC2086 # a compiler with arguments, lists of flags
+$cc -std=c11 -Wall -Wextra -Werror $flags "$src/tests/api/decimal_comma.c" -o decimal_comma $libs
+./decimal_comma data.h5 comma.h5 C >steps.C || fail "decimal_comma in the C locale"
+if localedef -i de_DE -f UTF-8 "$here/de_DE.UTF-8" >/dev/null 2>&1; then
+    LOCPATH=$here ./decimal_comma data.h5 comma.h5 de_DE.UTF-8 >steps.comma ||
+        fail "decimal_comma ends with $?"
+    cmp steps.C steps.comma
+else
+    echo "a locale with a decimal comma is left out: localedef makes none"
+fi
 
 if command -v gfortran >/dev/null; then
     # shellcheck disable=SC2086 # lists of flags
