@@ -35,27 +35,40 @@ static const char *place(const sample_reader *r, const sp_extent *extent, char *
 
 /* ---- bytes ---- */
 
-/* Reads n rows from `row` on as stored. */
-static sp_status read_rows(sample_reader *r, const sp_extent *extent, int64_t row,
-                           int64_t n, void *to)
+/* Reads n rows from `row` on, as the file has them, from chunks. */
+static sp_status read_packed(sample_reader *r, const sp_extent *extent, int64_t row,
+                             int64_t n, void *to)
 {
-    const int64_t row_bytes = sp_extent_row_bytes(extent);
     char where[512];
     const sp_h5_packed packed = {.key = extent,
                                  .path = r->shard->path,
                                  .fd = r->file.fd,
                                  .name = extent->name,
-                                 .where = where,
+                                 .where = place(r, extent, where, sizeof where),
                                  .rows = extent->rows,
-                                 .row_bytes = row_bytes,
+                                 .row_bytes = sp_extent_row_bytes(extent),
                                  .chunks = extent->chunks};
 
+    return sp_h5_cache_read(r->set->cache, &packed, row, n, to);
+}
+
+/* Reads n rows from `row` on as stored. Wording the place needs the time of reading
+ * several kB, so only a second try after a failure has it. */
+static sp_status read_rows(sample_reader *r, const sp_extent *extent, int64_t row,
+                           int64_t n, void *to)
+{
+    const int64_t row_bytes = sp_extent_row_bytes(extent);
+    const size_t bytes = (size_t)(n * row_bytes);
+    const int64_t at = extent->at + row * row_bytes;
+    char where[512];
+
     sp_liveness_count();
-    place(r, extent, where, sizeof where);
     if (extent->chunks.rows)
-        return sp_h5_cache_read(r->set->cache, &packed, row, n, to);
-    return sp_file_read_at(r->file.fd, where, to, (size_t)(n * row_bytes),
-                           extent->at + row * row_bytes);
+        return read_packed(r, extent, row, n, to);
+    if (sp_file_read_at(r->file.fd, r->shard->path, to, bytes, at) == SP_OK)
+        return SP_OK;
+    return sp_file_read_at(r->file.fd, place(r, extent, where, sizeof where), to, bytes,
+                           at);
 }
 
 /* Reads a piece of a dataset that counts in the checksum. Unless kind is NO_WORD,
@@ -250,12 +263,14 @@ static sp_status read_features(sample_reader *r)
 SP_WIDE static int64_t labels_from_bytes(const uint8_t *raw, int64_t n, int n_classes,
                                          int ignore, int32_t *to)
 {
-    int is_bad = 0;
+    const uint8_t most = (uint8_t)sp_least(n_classes - 1, UINT8_MAX);
+    const uint8_t other = 0 <= ignore && ignore <= UINT8_MAX ? (uint8_t)ignore : most;
+    uint8_t is_bad = 0;
 
-    for (int64_t i = 0; i < n; i++) {
-        is_bad |= (raw[i] != ignore) & (raw[i] >= n_classes);
+    for (int64_t i = 0; i < n; i++) /* bytes: four times as many in a register */
+        is_bad |= (uint8_t)((raw[i] > most) & (raw[i] != other));
+    for (int64_t i = 0; i < n; i++)
         to[i] = raw[i] == ignore ? SP_IGNORE : raw[i];
-    }
     for (int64_t i = 0; is_bad && i < n; i++)
         if (raw[i] != ignore && raw[i] >= n_classes)
             return i;
