@@ -1,35 +1,16 @@
-#include "scan/sp_gridding.h"
-
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/sp_list.h"
-#include "base/sp_rng.h"
-#include "compute/sp_backend.h"
-
-/* A voxel's Morton key and the number of the point (or row) that it came from. */
-typedef struct item {
-    uint64_t key;
-    uint32_t row;
-} item;
-
-enum {
-    BUFFERS = 16,
-    AHEAD = 16 /* points to request memory for before they are read */
-};
-
-/* The memory of a grid, by buffer_name; the sample's arrays point into it. */
-struct sp_grid_buffers {
-    void *at[BUFFERS];
-    size_t bytes[BUFFERS];
-};
+#include "base/sp_number.h"
+#include "scan/sp_gridding_internal.h"
 
 enum buffer_name {
+    B_KEYS,
+    B_POINTS,
     B_ITEMS,
-    B_SPARE,
     B_VOTES,
     B_SUMS,
     B_COUNT,
@@ -44,6 +25,13 @@ enum buffer_name {
     B_CONTEXT_VOXEL,
     B_CONTEXT_BLOCK,
     B_CONTEXT_POINT,
+    BUFFERS
+};
+
+/* The memory of a grid; the sample's arrays point into it. */
+struct sp_grid_buffers {
+    void *at[BUFFERS];
+    size_t bytes[BUFFERS];
 };
 
 /* Lends the named buffer with at least `bytes` bytes. NULL without memory, with the
@@ -76,187 +64,6 @@ void sp_grid_destroy(sp_grid *grid)
         free(grid->own->at[i]);
     free(grid->own);
     memset(grid, 0, sizeof *grid);
-}
-
-/* ---- Morton keys ---- */
-
-static uint64_t morton(const int32_t c[3])
-{
-    static const int32_t least[3] = {-SP_COORD_LIMIT, -SP_COORD_LIMIT, -SP_COORD_LIMIT};
-
-    return sp_morton_key(c, least);
-}
-
-/* Sorts n items by key with a stable radix sort, which skips digits that are equal in all
- * keys, and returns the one of both arrays that has the result. Measured, digits of 11
- * bits are faster than bytes. */
-static item *gridding_sort_items(item *items, item *spare, int64_t n)
-{
-    enum { BITS = 11, DIGITS = 1 << BITS };
-    item *from = items, *to = spare, *swap;
-    uint64_t all_or = 0, all_and = ~(uint64_t)0;
-    uint32_t at[DIGITS + 1];
-
-    assert(n <= UINT32_MAX);
-    for (int64_t i = 0; i < n; i++) {
-        all_or |= items[i].key;
-        all_and &= items[i].key;
-    }
-    for (int shift = 0; shift < 64; shift += BITS) {
-        if (n == 0 || ((all_or ^ all_and) >> shift & (DIGITS - 1)) == 0)
-            continue;
-        memset(at, 0, sizeof at);
-        for (int64_t i = 0; i < n; i++)
-            at[(from[i].key >> shift & (DIGITS - 1)) + 1]++;
-        for (int d = 0; d < DIGITS; d++)
-            at[d + 1] += at[d];
-        for (int64_t i = 0; i < n; i++)
-            to[at[from[i].key >> shift & (DIGITS - 1)]++] = from[i];
-        swap = from;
-        from = to;
-        to = swap;
-    }
-    return from;
-}
-
-/* ---- cost ---- */
-
-/* The cubes of 4^3 voxels that hold any, in a hash table. A place depends on a random
- * secret of this process, so that a hostile file cannot make all cubes collide. The
- * counts do not depend on the secret. */
-typedef struct cube {
-    uint64_t key;  /* of its voxels without the last 6 bits, plus 1; 0: empty */
-    uint64_t mask; /* bit i: it holds the voxel with these last 6 bits */
-} cube;
-
-typedef struct cube_table {
-    cube *at; /* [mask + 1] */
-    uint64_t mask, secret;
-} cube_table;
-
-/* Finds the place of a cube, or the empty place for it. */
-static cube *find_cube(const cube_table *table, uint64_t key)
-{
-    uint64_t h = sp_rng_mix(key ^ table->secret) & table->mask;
-
-    while (table->at[h].key && table->at[h].key != key + 1)
-        h = (h + 1) & table->mask;
-    return &table->at[h];
-}
-
-/* The neighbours of each voxel of a cube by the 13 offsets after the centre, half of
- * all: the cube of each among the 27 around, and its bit there. */
-enum { CUBE = 64, HALF = 13, AROUND = 27 };
-typedef struct neighbours {
-    uint8_t cube[CUBE][HALF], bit[CUBE][HALF];
-} neighbours;
-
-static void list_neighbours(neighbours *list)
-{
-    int d[3];
-
-    for (uint64_t voxel = 0; voxel < CUBE; voxel++)
-        for (int k = 0; k < HALF; k++) {
-            uint64_t bit = 0;
-            int around = 0;
-
-            sp_kernel_offset(3, k + AROUND / 2 + 1, d);
-            for (int a = 2; a >= 0; a--) {
-                const int at = sp_morton_gather(voxel >> a) + d[a] + 4; /* 3 to 8 */
-
-                around = 3 * around + at / 4;
-                bit |= sp_morton_spread((uint32_t)at % 4) << a;
-            }
-            list->cube[voxel][k] = (uint8_t)around;
-            list->bit[voxel][k] = (uint8_t)bit;
-        }
-}
-
-/* The voxels of cube `around` of the 27 around the cube of this key. */
-static uint64_t mask_around(const cube_table *table, uint64_t key, int around)
-{
-    uint64_t other = 0;
-
-    for (int a = 0; a < 3; a++, around /= 3) {
-        const int32_t at = sp_morton_gather(key >> a) + around % 3 - 1;
-
-        if (at < 0 || at >= SP_COORD_LIMIT / 2)
-            return 0; /* outside the grid of 2^18 cubes an axis */
-        other |= sp_morton_spread((uint32_t)at) << a;
-    }
-    return find_cube(table, other)->mask;
-}
-
-/* Counts the pairs of a kernel of edge 3: every voxel with itself, and each pair of
- * neighbours in both directions. A cube that is needed is looked up once for all voxels
- * of a cube. */
-static int64_t gridding_count_pairs(const item *items, int64_t n,
-                                    const cube_table *table)
-{
-    uint64_t mask[AROUND] = {0};
-    uint32_t found = 0;
-    int64_t pairs = n;
-    neighbours list;
-
-    list_neighbours(&list);
-    for (int64_t i = 0; i < n; i++) {
-        cube *own = find_cube(table, items[i].key / CUBE);
-
-        own->key = items[i].key / CUBE + 1;
-        own->mask |= (uint64_t)1 << items[i].key % CUBE;
-    }
-    for (int64_t i = 0; i < n; i++) {
-        const uint8_t *around = list.cube[items[i].key % CUBE];
-        const uint8_t *bit = list.bit[items[i].key % CUBE];
-
-        if (i == 0 || items[i].key / CUBE != items[i - 1].key / CUBE)
-            found = 0;
-        for (int k = 0; k < HALF; k++) {
-            if (!(found >> around[k] & 1))
-                mask[around[k]] = mask_around(table, items[i].key / CUBE, around[k]);
-            found |= (uint32_t)1 << around[k];
-            pairs += 2 * (int64_t)(mask[around[k]] >> bit[k] & 1);
-        }
-    }
-    return pairs;
-}
-
-/* Computes the cost columns from sorted items, one per voxel. */
-static sp_status cost_of_sorted(const item *items, int64_t n,
-                                int64_t cost[SP_COST_COLUMNS])
-{
-    cube_table table = {.secret = 0};
-    uint64_t size = 16, n_cubes = n > 0;
-
-    for (int level = 0; level < SP_COST_COLUMNS - 1; level++)
-        cost[level] = n > 0;
-    for (int64_t i = 1; i < n; i++) {
-        const uint64_t change = items[i].key ^ items[i - 1].key;
-
-        for (int level = 0; level < SP_COST_COLUMNS - 1; level++)
-            cost[level] += change >> 3 * level != 0;
-        n_cubes += change / CUBE != 0;
-    }
-    while (size < 2 * n_cubes)
-        size *= 2;
-    table.mask = size - 1;
-    SP_TRY(SP_NEW(&table.at, size, "voxelization"));
-    if (getentropy(&table.secret, sizeof table.secret) != 0)
-        table.secret = (uintptr_t)table.at;
-    cost[SP_COST_COLUMNS - 1] = gridding_count_pairs(items, n, &table);
-    free(table.at);
-    return SP_OK;
-}
-
-sp_status sp_grid_cost(const int32_t *coords, int64_t n, int64_t cost[SP_COST_COLUMNS])
-{
-    SP_FREED item *items = NULL;
-
-    assert(n >= 0 && (coords || n == 0) && cost);
-    SP_TRY(SP_NEW(&items, 2 * ((size_t)n + 1), "cost of a sample"));
-    for (int64_t i = 0; i < n; i++)
-        items[i] = (item){morton(coords + 3 * i), (uint32_t)i};
-    return cost_of_sorted(gridding_sort_items(items, items + n, n), n, cost);
 }
 
 /* ---- voxels ---- */
@@ -323,6 +130,16 @@ static int32_t gridding_majority(int32_t *votes, int64_t n, bool ignore_conflict
     return is_mixed && ignore_conflicts ? SP_IGNORE : winner;
 }
 
+/* A point with all that its voxel needs. Points sorted by voxel would be read from all
+ * over the caller's arrays; these are written next to points of voxels nearby. */
+typedef struct placed {
+    uint64_t key; /* Morton, of its voxel */
+    uint32_t row;
+    int32_t label;
+    double inside[3]; /* its place in the voxel, in edges */
+    float feature[];  /* [c] */
+} placed;
+
 /* The sums of a voxel's points while they are read. */
 typedef struct voxel_sums {
     double place[3]; /* in the voxel, in edges */
@@ -331,18 +148,14 @@ typedef struct voxel_sums {
     int64_t n, n_votes;
 } voxel_sums;
 
-static void voxel_sums_add(voxel_sums *sums, const sp_points *points,
-                           const sp_grid_options *options, int64_t i,
-                           const int32_t coords[3])
+static void voxel_sums_add(voxel_sums *sums, const placed *p, int c)
 {
     for (int a = 0; a < 3; a++)
-        sums->place[a] +=
-            (points->xyz[3 * i + a] - options->origin[a]) / options->voxel_size -
-            (double)(options->begin[a] + coords[a]);
-    for (int a = 0; a < points->c; a++)
-        sums->feature[a] += points->features[i * points->c + a];
-    if (points->label && points->label[i] != SP_IGNORE)
-        sums->votes[sums->n_votes++] = points->label[i];
+        sums->place[a] += p->inside[a];
+    for (int a = 0; a < c; a++)
+        sums->feature[a] += p->feature[a];
+    if (p->label != SP_IGNORE)
+        sums->votes[sums->n_votes++] = p->label;
     sums->n++;
 }
 
@@ -418,70 +231,236 @@ static sp_status fill_context(sp_grid *grid, const sp_points *points,
     return SP_OK;
 }
 
-/* Asks for the memory of a point, which sorted points read in no order of addresses. */
-static void fetch_point(const sp_points *points, int64_t row)
+/* ---- points by voxel ---- */
+
+enum {
+    BATCH = 128,     /* points that are located together */
+    PERIOD = 24,     /* coordinates: whole points, and whole registers */
+    BUCKET_BITS = 11 /* at most, of the number of a bucket */
+};
+
+/* Points that are being located: the options for each coordinate of a period, and the
+ * voxels of a batch. */
+typedef struct locator {
+    double origin[PERIOD], begin[PERIOD], size;
+    double padded[3 * BATCH]; /* the coordinates of an incomplete batch */
+    double inside[3 * BATCH];
+    int32_t coords[3 * BATCH];
+    uint64_t key[BATCH];
+} locator;
+
+static void locator_open(locator *l, const sp_grid_options *options)
 {
-    __builtin_prefetch(points->xyz + 3 * row);
-    if (points->c > 0)
-        __builtin_prefetch(points->features + row * points->c);
-    if (points->label)
-        __builtin_prefetch(points->label + row);
+    l->size = options->voxel_size;
+    for (int i = 0; i < PERIOD; i++) {
+        l->origin[i] = options->origin[i % 3];
+        l->begin[i] = (double)options->begin[i % 3];
+    }
 }
 
-/* Reads the points in their sorted order and writes a row per voxel. One loop over
- * points has one branch per voxel that a processor predicts badly; loops over a voxel's
- * points had several. items shrinks to one entry per voxel. */
-static void read_sorted(sp_grid *grid, const sp_points *points,
-                        const sp_grid_options *options, item *items, voxel_sums *sums,
-                        uint32_t *row_of)
+/* Does as voxel_of_point for n coordinates, a multiple of PERIOD. False: some are outside
+ * of the grid. */
+SP_WIDE static bool locator_run(locator *l, const double *xyz, int n)
+{
+    int is_outside = 0;
+
+    for (int i = 0; i < n; i += PERIOD)
+        for (int k = 0; k < PERIOD; k++) {
+            const double at = (xyz[i + k] - l->origin[k]) / l->size, down = floor(at);
+            const double c = down - l->begin[k];
+            const bool is_within = c >= -SP_COORD_LIMIT && c < SP_COORD_LIMIT;
+
+            l->inside[i + k] = at - down;
+            l->coords[i + k] = (int32_t)(is_within ? c : 0);
+            is_outside |= !is_within;
+        }
+    for (int i = 0; i < n / 3; i++)
+        l->key[i] = sp_grid_key(l->coords + 3 * i);
+    return !is_outside;
+}
+
+/* Locates m points from `first` on, at most BATCH. */
+static sp_status locator_read(locator *l, const sp_points *points,
+                              const sp_grid_options *options, int64_t first, int m)
+{
+    const double *xyz = points->xyz + 3 * first;
+    const int n = (3 * m + PERIOD - 1) / PERIOD * PERIOD;
+    int32_t c[3];
+
+    if (n > 3 * m) {
+        for (int i = 0; i < n; i++)
+            l->padded[i] = xyz[i < 3 * m ? i : i % 3];
+        xyz = l->padded;
+    }
+    if (!locator_run(l, xyz, n))
+        for (int i = 0; i < m; i++)
+            SP_TRY(voxel_of_point(points, options, first + i, c));
+    return SP_OK;
+}
+
+static inline int gridding_batch(const sp_points *points, int64_t first)
+{
+    return points->n - first < BATCH ? (int)(points->n - first) : BATCH;
+}
+
+/* The points, in buckets by the highest bits of their keys that differ. The keys of a
+ * bucket are below those of the next one. */
+typedef struct bucket_list {
+    unsigned char *at; /* [points] */
+    size_t bytes;      /* of a point */
+    uint64_t mask;     /* of the bits that differ, and lower ones */
+    int shift;
+    uint32_t end[1 << BUCKET_BITS];
+} bucket_list;
+
+static inline placed *bucket_point(const bucket_list *b, int64_t i)
+{
+    return (placed *)(void *)(b->at + (size_t)i * b->bytes);
+}
+
+/* Finds the keys of all points, and how many points each bucket has: some 256. */
+static sp_status bucket_count(bucket_list *b, locator *l, const sp_points *points,
+                              const sp_grid_options *options, uint64_t *key)
+{
+    uint64_t all_or = 0, all_and = ~(uint64_t)0;
+    int bits = 0, m;
+
+    for (int64_t i = 0; i < points->n; i += m) {
+        m = gridding_batch(points, i);
+        SP_TRY(locator_read(l, points, options, i, m));
+        for (int k = 0; k < m; k++) {
+            key[i + k] = l->key[k];
+            all_or |= l->key[k];
+            all_and &= l->key[k];
+        }
+    }
+    while (bits < BUCKET_BITS && points->n >> bits > 256)
+        bits++;
+    b->mask = points->n > 0 ? all_or ^ all_and : 0;
+    for (int i = 1; i < 64; i *= 2)
+        b->mask |= b->mask >> i;
+    while (b->mask >> b->shift >> bits)
+        b->shift++;
+    for (int64_t i = 0; i < points->n; i++)
+        b->end[(key[i] & b->mask) >> b->shift]++;
+    return SP_OK;
+}
+
+static void bucket_put(bucket_list *b, const locator *l, const sp_points *points,
+                       int64_t i, int k)
+{
+    placed *p = bucket_point(b, b->end[(l->key[k] & b->mask) >> b->shift]++);
+
+    p->key = l->key[k];
+    p->row = (uint32_t)i;
+    p->label = points->label ? points->label[i] : SP_IGNORE;
+    for (int a = 0; a < 3; a++)
+        p->inside[a] = l->inside[3 * k + a];
+    for (int a = 0; a < points->c; a++)
+        p->feature[a] = points->features[i * points->c + a];
+}
+
+/* Writes all points into their buckets, in their order. */
+static sp_status bucket_fill(bucket_list *b, sp_grid *grid, const sp_points *points,
+                             const sp_grid_options *options, uint64_t *key)
+{
+    uint32_t first = 0;
+    locator l;
+    int m;
+
+    locator_open(&l, options);
+    SP_TRY(bucket_count(b, &l, points, options, key));
+    for (uint64_t i = 0; i <= b->mask >> b->shift; i++) {
+        const uint32_t n = b->end[i];
+
+        b->end[i] = first;
+        first += n;
+    }
+    b->bytes =
+        sp_multiple(sizeof(placed) + (size_t)points->c * sizeof(float), sizeof(double));
+    SP_TRY(GROW(grid, B_POINTS, (size_t)points->n * b->bytes, &b->at));
+    for (int64_t i = 0; i < points->n; i += m) {
+        m = gridding_batch(points, i);
+        SP_TRY(locator_read(&l, points, options, i, m));
+        for (int k = 0; k < m; k++)
+            bucket_put(b, &l, points, i + k, k);
+    }
+    return SP_OK;
+}
+
+/* ---- buckets to rows ---- */
+
+/* Makes room for n rows. */
+static sp_status rows_reserve(sp_grid *grid, int64_t n, int c)
 {
     sp_sample *s = &grid->sample;
-    int64_t row = -1;
 
-    for (int64_t i = 0; i < points->n; i++) {
-        const item now = items[i];
+    SP_TRY(GROW(grid, B_COUNT, n, &grid->count));
+    SP_TRY(GROW(grid, B_COORDS, 3 * n, &s->coords));
+    SP_TRY(GROW(grid, B_FEATURES, n * c, &s->features));
+    SP_TRY(GROW(grid, B_LABELS, n, &s->labels));
+    return GROW(grid, B_SUBVOXEL, 3 * n, &s->subvoxel);
+}
 
-        if (i + AHEAD < points->n)
-            fetch_point(points, items[i + AHEAD].row);
-        if (i == 0 || now.key != items[row].key) { /* row <= i: already read */
+/* The rows while they are made from buckets. */
+typedef struct row_maker {
+    sp_grid *grid;
+    const bucket_list *buckets;
+    int c;
+    bool ignore_conflicts;
+    uint64_t *key;    /* of the rows */
+    uint32_t *row_of; /* [points]; NULL: not asked for */
+    voxel_sums sums;
+} row_maker;
+
+/* Reads n points, which follow the `first` ones in the buckets, as items sort them, and
+ * writes a row per voxel. One loop over points has one branch per voxel that a processor
+ * predicts badly; loops over a voxel's points had several. */
+static void read_sorted(row_maker *r, int64_t first, const sp_grid_item *items,
+                        int64_t n)
+{
+    sp_sample *s = &r->grid->sample;
+    int64_t row = s->n - 1;
+
+    for (int64_t i = 0; i < n; i++) {
+        const placed *p = bucket_point(r->buckets, first + items[i].row);
+
+        if (i == 0 || p->key != r->key[row]) {
             if (i > 0)
-                voxel_sums_write(sums, grid, points->c, row, options->ignore_conflicts);
-            items[++row].key = now.key;
+                voxel_sums_write(&r->sums, r->grid, r->c, row, r->ignore_conflicts);
+            r->key[++row] = p->key;
             for (int a = 0; a < 3; a++)
-                s->coords[3 * row + a] =
-                    sp_morton_gather(now.key >> a) - SP_COORD_LIMIT;
+                s->coords[3 * row + a] = sp_morton_gather(p->key >> a) - SP_COORD_LIMIT;
         }
-        row_of[now.row] = (uint32_t)row;
-        voxel_sums_add(sums, points, options, now.row, s->coords + 3 * row);
+        if (r->row_of)
+            r->row_of[p->row] = (uint32_t)row;
+        voxel_sums_add(&r->sums, p, r->c);
     }
-    if (points->n > 0)
-        voxel_sums_write(sums, grid, points->c, row, options->ignore_conflicts);
+    voxel_sums_write(&r->sums, r->grid, r->c, row, r->ignore_conflicts);
     s->n = row + 1;
 }
 
-/* Turns sorted points into rows; items shrinks to one entry per voxel. */
-static sp_status fill_rows(sp_grid *grid, const sp_points *points,
-                           const sp_grid_options *options, item *items,
-                           int64_t n_voxels)
+/* Turns buckets into rows. */
+static sp_status fill_rows(row_maker *r)
 {
-    sp_sample *s = &grid->sample;
-    voxel_sums sums = {.n = 0};
-    uint32_t *row_of;
+    const bucket_list *b = r->buckets;
+    int64_t first = 0, n;
+    sp_grid_item *items;
 
-    SP_TRY(GROW(grid, B_VOTES, points->n, &sums.votes));
-    SP_TRY(GROW(grid, B_SUMS, points->c, &sums.feature));
-    memset(sums.feature, 0, (size_t)points->c * sizeof *sums.feature);
-    SP_TRY(GROW(grid, B_ROW_OF, points->n, &row_of));
-    SP_TRY(GROW(grid, B_COUNT, n_voxels, &grid->count));
-    SP_TRY(GROW(grid, B_COORDS, 3 * n_voxels, &s->coords));
-    SP_TRY(GROW(grid, B_FEATURES, n_voxels * points->c, &s->features));
-    SP_TRY(GROW(grid, B_LABELS, n_voxels, &s->labels));
-    SP_TRY(GROW(grid, B_SUBVOXEL, 3 * n_voxels, &s->subvoxel));
-    read_sorted(grid, points, options, items, &sums, row_of);
-    if (options->with_points)
-        SP_TRY(fill_point_map(grid, points, row_of));
-    if (options->with_points)
-        SP_TRY(fill_context(grid, points, row_of));
+    SP_TRY(GROW(r->grid, B_SUMS, r->c, &r->sums.feature));
+    memset(r->sums.feature, 0, (size_t)r->c * sizeof *r->sums.feature);
+    SP_TRY(rows_reserve(r->grid, 0, r->c));
+    for (uint64_t i = 0; i <= b->mask >> b->shift; i++, first += n) {
+        n = b->end[i] - first;
+        if (n == 0)
+            continue;
+        SP_TRY(rows_reserve(r->grid, r->grid->sample.n + n, r->c));
+        SP_TRY(GROW(r->grid, B_VOTES, n, &r->sums.votes));
+        SP_TRY(GROW(r->grid, B_ITEMS, 2 * n, &items));
+        for (int64_t k = 0; k < n; k++)
+            items[k] = (sp_grid_item){bucket_point(b, first + k)->key, (uint32_t)k};
+        read_sorted(r, first, sp_grid_sort(items, items + n, n), n);
+    }
     return SP_OK;
 }
 
@@ -496,9 +475,11 @@ static sp_status grid_open(sp_grid *grid)
 sp_status sp_grid_points(sp_grid *grid, const sp_points *points,
                          const sp_grid_options *options)
 {
-    item *items, *spare;
-    int64_t n_voxels = points->n > 0;
-    int32_t c[3];
+    bucket_list buckets = {.shift = 0};
+    row_maker rows = {.grid = grid,
+                      .buckets = &buckets,
+                      .c = points->c,
+                      .ignore_conflicts = options->ignore_conflicts};
 
     assert(grid && points && options);
     assert(points->n >= 0 && (points->xyz || points->n == 0));
@@ -511,19 +492,19 @@ sp_status sp_grid_points(sp_grid *grid, const sp_points *points,
     SP_TRY(grid_open(grid));
     for (int a = 0; a < 3; a++)
         grid->sample.origin[a] = gridding_begin_of(options, a);
-    SP_TRY(GROW(grid, B_ITEMS, points->n, &items));
-    SP_TRY(GROW(grid, B_SPARE, points->n, &spare));
-    for (int64_t i = 0; i < points->n; i++) {
-        SP_TRY(voxel_of_point(points, options, i, c));
-        items[i] = (item){morton(c), (uint32_t)i};
+    SP_TRY(GROW(grid, B_KEYS, points->n, &rows.key)); /* of points, then of rows */
+    if (options->with_points)
+        SP_TRY(GROW(grid, B_ROW_OF, points->n, &rows.row_of));
+    SP_TRY(bucket_fill(&buckets, grid, points, options, rows.key));
+    SP_TRY(fill_rows(&rows));
+    if (options->with_points) {
+        SP_TRY(fill_point_map(grid, points, rows.row_of));
+        SP_TRY(fill_context(grid, points, rows.row_of));
     }
-    items = gridding_sort_items(items, spare, points->n);
-    for (int64_t i = 1; i < points->n; i++)
-        n_voxels += items[i].key != items[i - 1].key;
-    SP_TRY(fill_rows(grid, points, options, items, n_voxels));
     memset(grid->cost, 0, sizeof grid->cost);
-    return options->without_cost ? SP_OK
-                                 : cost_of_sorted(items, grid->sample.n, grid->cost);
+    return options->without_cost
+               ? SP_OK
+               : sp_grid_cost_of_keys(rows.key, grid->sample.n, grid->cost);
 }
 
 /* ---- voxels that are known ---- */
@@ -537,38 +518,38 @@ sp_status sp_grid_reserve(sp_grid *grid, int64_t n)
 }
 
 /* The voxel with this key among the sorted ones. False: no voxel has it. */
-static bool find_voxel(const item *voxel, int64_t n, uint64_t key, uint32_t *row)
+static bool find_voxel(const uint64_t *voxel, int64_t n, uint64_t key, uint32_t *row)
 {
     int64_t low = 0, high = n;
 
     while (high - low > 1) {
         const int64_t middle = low + (high - low) / 2;
 
-        if (voxel[middle].key <= key)
+        if (voxel[middle] <= key)
             low = middle;
         else
             high = middle;
     }
     *row = (uint32_t)low;
-    return n > 0 && voxel[low].key == key;
+    return n > 0 && voxel[low] == key;
 }
 
 sp_status sp_grid_locate(sp_grid *grid, const sp_points *points,
                          const sp_grid_options *options)
 {
     const sp_sample *s = &grid->sample;
+    uint64_t *voxel;
     uint32_t *row_of;
-    item *voxel;
     int32_t c[3];
 
     assert(grid->own && points && options && s->coords);
-    SP_TRY(GROW(grid, B_ITEMS, s->n, &voxel));
+    SP_TRY(GROW(grid, B_KEYS, s->n, &voxel));
     SP_TRY(GROW(grid, B_ROW_OF, points->n, &row_of));
     for (int64_t i = 0; i < s->n; i++)
-        voxel[i].key = morton(s->coords + 3 * i);
+        voxel[i] = sp_grid_key(s->coords + 3 * i);
     for (int64_t i = 0; i < points->n; i++) {
         SP_TRY(voxel_of_point(points, options, i, c));
-        if (!find_voxel(voxel, s->n, morton(c), &row_of[i]))
+        if (!find_voxel(voxel, s->n, sp_grid_key(c), &row_of[i]))
             return SP_FAIL(SP_EDATA,
                            "the point at %.12g, %.12g, %.12g was not in the scan when "
                            "a scan near it was labelled",

@@ -210,6 +210,62 @@ TEST(faces_belong_to_the_voxel_above)
     }
 }
 
+/* With a point far away nearly all points are in one bucket, which is sorted by longer
+ * digits than small ones. */
+TEST(rows_are_sorted_with_a_point_far_away_too)
+{
+    enum { MANY = 9001 };
+    const int32_t least[3] = {-SP_COORD_LIMIT, -SP_COORD_LIMIT, -SP_COORD_LIMIT};
+    const sp_grid_options o = {.voxel_size = 0.5, .with_points = true};
+    CLOSED_BY(sp_grid_destroy) sp_grid grid = {0};
+    static double at[3 * MANY];
+    sp_rng rng = sp_rng_open(2, SP_RNG_SCENE, 0, 0);
+    int64_t n = 0;
+
+    for (int i = 0; i < 3 * MANY; i++)
+        at[i] = sp_rng_uniform(&rng, 0, 12);
+    at[0] = 2e5;
+    OK(sp_grid_points(&grid, &(sp_points){.n = MANY, .xyz = at}, &o));
+    for (int64_t i = 0; i < grid.sample.n; i++) {
+        const int32_t *c = grid.sample.coords + 3 * i;
+
+        assert_true(i == 0 || sp_morton_key(c - 3, least) < sp_morton_key(c, least));
+        n += grid.count[i];
+    }
+    assert_int_equal(n, MANY);
+    for (int i = 0; i < MANY; i++)
+        for (int a = 0; a < 3; a++)
+            assert_int_equal(grid.sample.coords[3 * grid.sample.point_voxel[i] + a],
+                             (int32_t)floor(at[3 * i + a] / 0.5));
+}
+
+/* The first point outside is refused by its number and value, within an incomplete group
+ * of points that are located together too. */
+TEST(a_point_outside_is_refused_by_number)
+{
+    static double at[3 * 1000];
+    const sp_grid_options o = {.voxel_size = 0.5};
+    CLOSED_BY(sp_grid_destroy) sp_grid grid = {0};
+
+    for (int n = 701; n <= 705; n++) {
+        at[3 * (n - 1) + 1] = -3e6;
+        assert_int_equal(sp_grid_points(&grid, &(sp_points){.n = 1000, .xyz = at}, &o),
+                         SP_EDATA);
+        assert_int_equal(sp_grid_points(&grid, &(sp_points){.n = n, .xyz = at}, &o),
+                         SP_EDATA);
+        assert_non_null(
+            strstr(sp_error_last()->message, ": y = -3000000 m lies outside the grid"));
+        assert_int_equal(strtol(sp_error_last()->message + strlen("point "), NULL, 10),
+                         n - 1);
+        at[3 * (n - 1) + 1] = n % 2 ? NAN : INFINITY;
+        assert_int_equal(sp_grid_points(&grid, &(sp_points){.n = n, .xyz = at}, &o),
+                         SP_EDATA);
+        at[3 * (n - 1) + 1] = 0;
+    }
+    OK(sp_grid_points(&grid, &(sp_points){.n = 1000, .xyz = at}, &o));
+    assert_int_equal(grid.sample.n, 1);
+}
+
 static int32_t floor_to(int32_t c, int s)
 {
     return (int32_t)floor((double)c / s) * s;
