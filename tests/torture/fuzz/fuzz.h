@@ -112,8 +112,9 @@ typedef struct fuzz_run {
     int64_t n;
     int64_t only;     /* the one mutant to run; -1: all */
     const char *kind; /* the one kind to run; NULL: all by weight */
-    int n_workers;
+    int64_t n_workers;
     double limit_s;    /* seconds of a core for one mutant */
+    const char *keep;  /* folder for failing mutants */
     char folder[4000]; /* absolute */
 } fuzz_run;
 

@@ -1,7 +1,4 @@
-/* Fuzzing (fuzz.h): the driver.
- *
- *     test_fuzz [--runs N] [--seed S] [--kind NAME] [--only INDEX] [--workers W]
- *               [--limit SECONDS] [--keep DIR]
+/* Fuzzing (fuzz.h): the driver. Its options are those of option_table.
  *
  * Without arguments 300 mutants of seed 1, as in `make check`. A failing mutant's
  * files, its messages and the command that repeats it are kept in DIR (fuzz-faults).
@@ -20,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/sp_program.h"
+#include "base/sp_word_table.h"
 #include "h5/sp_h5.h"
 #include "health/sp_crash_recorder.h"
 #include "torture/fuzz/fuzz.h"
@@ -50,9 +48,12 @@ typedef struct worker {
     int64_t next;
 } worker;
 
-static fuzz_run run = {
-    .seed = 1, .n = 300, .only = -1, .n_workers = 2, .limit_s = FUZZ_LIMIT_S};
-static const char *keep = "fuzz-faults";
+static fuzz_run run = {.seed = 1,
+                       .n = 300,
+                       .only = -1,
+                       .n_workers = 2,
+                       .limit_s = FUZZ_LIMIT_S,
+                       .keep = "fuzz-faults"};
 static char self[PATH_MAX];
 static fuzz_slot *slots; /* [n_workers], shared */
 static worker workers[MOST_WORKERS];
@@ -60,55 +61,40 @@ static int n_faults, faults_of[FUZZ_N_KINDS];
 
 /* ---- options ---- */
 
-static _Noreturn void refuse(const char *word)
-{
-    fprintf(stderr,
-            "test_fuzz: %s: usage: test_fuzz [--runs N] [--seed S] [--kind NAME] "
-            "[--only INDEX] [--workers W] [--limit SECONDS] [--keep DIR]\nkinds:",
-            word);
-    for (int k = 0; k < FUZZ_N_KINDS; k++)
-        fprintf(stderr, " %s", fuzz_kinds[k]->name);
-    fputc('\n', stderr);
-    exit(2);
-}
-
-static int64_t number(const char *text)
-{
-    char *end;
-    long long n = strtoll(text, &end, 10);
-
-    if (*end || !*text || n < 0)
-        refuse(text);
-    return n;
-}
+#define OPTION(type, member)                                                           \
+    .kind = SP_OPTION_##type, .offset = offsetof(fuzz_run, member)
+static const sp_option option_table[] = {
+    {{"--runs", "N", "mutants (300)"}, OPTION(WHOLE, n), .most = INT64_MAX},
+    {{"--seed", "S", "of all mutants (1)"}, OPTION(WHOLE, seed), .most = INT64_MAX},
+    {{"--kind", "NAME", "only this kind"}, OPTION(TEXT, kind)},
+    {{"--only", "INDEX", "one mutant"}, OPTION(WHOLE, only), .most = INT64_MAX},
+    {{"--workers", "W", "processes"},
+     OPTION(WHOLE, n_workers),
+     .least = 1,
+     .most = MOST_WORKERS},
+    {{"--limit", "SECONDS", "of a core, for a mutant"}, OPTION(REAL, limit_s)},
+    {{"--keep", "DIR", "gets failing mutants"}, OPTION(TEXT, keep)}};
 
 static void read_options(int argc, char **argv)
 {
-    for (int i = 1; i < argc; i += 2) {
-        const char *value = i + 1 < argc ? argv[i + 1] : "";
+    int n_words, k = 0;
 
-        if (strcmp(argv[i], "--runs") == 0)
-            run.n = number(value);
-        else if (strcmp(argv[i], "--seed") == 0)
-            run.seed = (uint64_t)number(value);
-        else if (strcmp(argv[i], "--only") == 0)
-            run.only = number(value);
-        else if (strcmp(argv[i], "--workers") == 0)
-            run.n_workers = (int)number(value);
-        else if (strcmp(argv[i], "--limit") == 0)
-            run.limit_s = (double)number(value);
-        else if (strcmp(argv[i], "--kind") == 0)
-            run.kind = value;
-        else if (strcmp(argv[i], "--keep") == 0)
-            keep = value;
-        else
-            refuse(argv[i]);
+    if (sp_options_read(&run, SP_WORD_TABLE(option_table), "fuzz", argc, argv,
+                        &n_words) == SP_OK &&
+        n_words == 0) {
+        while (run.kind && k < FUZZ_N_KINDS &&
+               strcmp(run.kind, fuzz_kinds[k]->name) != 0)
+            k++;
+        if (k < FUZZ_N_KINDS)
+            return;
     }
-    if (run.n_workers < 1 || run.n_workers > MOST_WORKERS)
-        refuse("--workers");
-    for (int k = 0; run.kind && strcmp(run.kind, fuzz_kinds[k]->name) != 0;)
-        if (++k == FUZZ_N_KINDS)
-            refuse(run.kind);
+    fprintf(stderr, "%s\noptions:\n", sp_error_last()->message);
+    sp_word_table_print(SP_WORD_TABLE(option_table), stderr);
+    fputs("kinds:", stderr);
+    for (k = 0; k < FUZZ_N_KINDS; k++)
+        fprintf(stderr, " %s", fuzz_kinds[k]->name);
+    fputc('\n', stderr);
+    exit(2);
 }
 
 /* ---- workers ---- */
@@ -186,7 +172,7 @@ static void say_fault(int w, const char *reason)
 
     n_faults++;
     faults_of[s->kind]++;
-    snprintf(folder, sizeof folder, "%s/%s-%llu-%lld", keep, kind,
+    snprintf(folder, sizeof folder, "%s/%s-%llu-%lld", run.keep, kind,
              (unsigned long long)run.seed, (long long)s->index);
     snprintf(command, sizeof command, "%s --seed %llu%s%s --only %lld", self,
              (unsigned long long)run.seed, run.kind ? " --kind " : "",
@@ -350,8 +336,8 @@ static void make_keep_absolute(void)
     char here[PATH_MAX], *path = NULL;
 
     mutate_check(getcwd(here, sizeof here), "getcwd");
-    if (keep[0] != '/' && asprintf(&path, "%s/%s", here, keep) > 0)
-        keep = path;
+    if (run.keep[0] != '/' && asprintf(&path, "%s/%s", here, run.keep) > 0)
+        run.keep = path;
 }
 
 int main(int argc, char **argv)

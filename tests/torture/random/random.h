@@ -43,7 +43,7 @@ typedef struct rnd_options {
     const char *work, *keep; /* folders: of the running cases, of the failing ones */
     const char *ways;        /* only these; NULL: as drawn */
     const char *takes;       /* draws by name; NULL: all */
-    int64_t seed, first, runs, jobs, limit_s;
+    int64_t seed, first, only, runs, jobs, limit_s;
     int64_t until;   /* faults, then no more cases begin; 0: all */
     int64_t seconds; /* after which no more cases begin; 0: all */
     int64_t is_shrinking, is_listing;

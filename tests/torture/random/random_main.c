@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/sp_log.h"
+#include "base/sp_word_table.h"
 #include "torture/random/random.h"
 
 enum { REFUSED_PERCENT = 10, DIVERGED_PERCENT = 2 };
@@ -25,22 +26,26 @@ static void count(int64_t *n)
     __atomic_fetch_add(n, 1, __ATOMIC_RELAXED);
 }
 
-static const char usage[] =
-    "usage: random_runs [OPTION VALUE ...]\n"
-    "  --seed S       of all cases (1)\n"
-    "  --runs N       so many cases (30), from the case --first I (0) on\n"
-    "  --only I       one case\n"
-    "  --ways abc     only these ways, in each case that they suit\n"
-    "  --take A,B     only these draws; all others are plain\n"
-    "  --jobs N       cases at a time (processors)\n"
-    "  --limit S      seconds of one run (240)\n"
-    "  --keep DIR     where failing cases stay (random-faults)\n"
-    "  --shrink 0     leaves failing cases as they are\n"
-    "  --until N      ends after so many faults (0: never)\n"
-    "  --seconds N    begins no more cases after this time (0: all)\n"
-    "  --bits FILE    writes checksums of results instead of comparing\n"
-    "  --list 1       prints the decks and runs nothing\n"
-    "environment: SPTRAIN, SPTRAIN_HOSTCUDA, MPIEXEC, TMPDIR\n";
+#define WHOLE(member, limit)                                                           \
+    .kind = SP_OPTION_WHOLE, .offset = offsetof(rnd_options, member), .most = limit
+#define TEXT(member) .kind = SP_OPTION_TEXT, .offset = offsetof(rnd_options, member)
+static const sp_option option_table[] = {
+    {{"--seed", "S", "of all cases (1)"}, WHOLE(seed, INT64_MAX)},
+    {{"--runs", "N", "so many cases (30)"}, WHOLE(runs, INT64_MAX)},
+    {{"--first", "I", "the first case (0)"}, WHOLE(first, INT64_MAX)},
+    {{"--only", "I", "one case"}, WHOLE(only, INT64_MAX)},
+    {{"--ways", "abc", "only these, in each case that they suit"}, TEXT(ways)},
+    {{"--take", "A,B", "only these draws; all others are plain"}, TEXT(takes)},
+    {{"--jobs", "N", "cases at a time (processors)"}, WHOLE(jobs, INT64_MAX)},
+    {{"--limit", "S", "seconds of one run (240)"}, WHOLE(limit_s, INT64_MAX)},
+    {{"--keep", "DIR", "where failing cases stay (random-faults)"}, TEXT(keep)},
+    {{"--shrink", "0", "leaves failing cases unchanged"}, WHOLE(is_shrinking, 1)},
+    {{"--until", "N", "ends after so many faults (0: never)"}, WHOLE(until, INT64_MAX)},
+    {{"--seconds", "N", "begins no more cases after this time (0: all)"},
+     WHOLE(seconds, INT64_MAX)},
+    {{"--bits", "FILE", "writes checksums of results instead of comparing"},
+     TEXT(bits)},
+    {{"--list", "1", "prints the decks and runs nothing"}, WHOLE(is_listing, 1)}};
 
 /* ---- one case ---- */
 
@@ -265,31 +270,25 @@ static const char *program(const char *path)
     return real && access(real, X_OK) == 0 ? real : NULL;
 }
 
-/* Puts the value where the option belongs; false: there is no such option. */
-static bool take_option(rnd_options *o, const char *name, const char *value)
+static bool read_options(rnd_options *o, int argc, char **argv)
 {
-    const struct {
-        const char *name;
-        int64_t *number;
-        const char **text;
-    } options[] = {{"--seed", &o->seed, NULL},   {"--runs", &o->runs, NULL},
-                   {"--first", &o->first, NULL}, {"--only", &o->first, NULL},
-                   {"--ways", NULL, &o->ways},   {"--take", NULL, &o->takes},
-                   {"--jobs", &o->jobs, NULL},   {"--limit", &o->limit_s, NULL},
-                   {"--keep", NULL, &o->keep},   {"--shrink", &o->is_shrinking, NULL},
-                   {"--until", &o->until, NULL}, {"--seconds", &o->seconds, NULL},
-                   {"--bits", NULL, &o->bits},   {"--list", &o->is_listing, NULL}};
+    int n_words;
 
-    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
-        if (strcmp(name, options[i].name) == 0) {
-            if (options[i].text)
-                *options[i].text = value;
-            else
-                *options[i].number = (int64_t)strtoull(value, NULL, 10);
-            o->runs = strcmp(name, "--only") == 0 ? 1 : o->runs;
-            return true;
-        }
-    return false;
+    if (sp_options_read(o, SP_WORD_TABLE(option_table), "random", argc, argv,
+                        &n_words) != SP_OK ||
+        n_words > 0) {
+        fprintf(stderr,
+                "%s\noptions; environment: SPTRAIN, SPTRAIN_HOSTCUDA, MPIEXEC, "
+                "TMPDIR\n",
+                sp_error_last()->message);
+        sp_word_table_print(SP_WORD_TABLE(option_table), stderr);
+        return false;
+    }
+    if (o->only >= 0) {
+        o->first = o->only;
+        o->runs = 1;
+    }
+    return true;
 }
 
 static bool find_programs(rnd_options *o)
@@ -315,6 +314,7 @@ static int run_options(rnd_options *o)
 int main(int argc, char **argv)
 {
     rnd_options o = {.seed = 1,
+                     .only = -1,
                      .runs = 30,
                      .limit_s = 240,
                      .keep = "random-faults",
@@ -323,12 +323,7 @@ int main(int argc, char **argv)
     int status;
 
     o.jobs = sysconf(_SC_NPROCESSORS_ONLN);
-    for (int i = 1; i < argc; i += 2)
-        if (i + 1 == argc || !take_option(&o, argv[i], argv[i + 1])) {
-            fputs(usage, stderr);
-            return 2;
-        }
-    if (!find_programs(&o) || o.jobs < 1)
+    if (!read_options(&o, argc, argv) || !find_programs(&o) || o.jobs < 1)
         return 2;
     snprintf(work, sizeof work, "%.400s/random.XXXXXX",
              rnd_environment("TMPDIR", "/tmp"));
