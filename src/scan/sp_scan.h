@@ -1,7 +1,7 @@
 /* Scans as they come from instruments and other programs: one interface for LAS and
- * LAZ, SemanticKITTI, PLY, PCD, NumPy arrays and columns of text.
+ * LAZ, Entwine Point Tiles, SemanticKITTI, PLY, PCD, NumPy arrays and columns of text.
  *
- *     file --sp_scan_open--> format, fields        sp_scan_las.c, _laz.c, _kitti.c,
+ *     file --sp_scan_open--> format, fields        sp_scan_las.c, _laz.c, _ept.c, _kitti.c,
  *            |               (sp_scan_format.c     _ply.c, _pcd.c, _npy.c, _text.c
  *            |                recognizes it)
  *            sp_scan_select  chooses the attributes wanted
@@ -156,8 +156,8 @@ sp_status sp_scan_rewind(sp_scan *scan);
  * that is only read from its beginning (text, for one) is whole in part 0. Reading
  * begins at the part's first point. Errors of sp_scan_rewind. */
 sp_status sp_scan_limit(sp_scan *scan, int part, int n_parts);
-/* Leaves out what lies outside of the window x0, y0, x1, y1 as a whole: COPC then has only
- * the rows of chunks with nodes that meet it, in their order. Other scans stay whole.
+/* Leaves out what lies outside of the window x0, y0, x1, y1 as a whole: COPC and EPT then
+ * have only the rows of chunks or files with nodes that meet it, in their order. Other scans stay whole.
  * Nothing was read yet. SP_EDATA: the index is damaged; SP_EIO; SP_EMEM. */
 sp_status sp_scan_keep_near(sp_scan *scan, const double window[4]);
 /* Of COPC after sp_scan_keep_near, from now on: the compressed chunks that are read are

@@ -19,8 +19,7 @@
 enum {
     INFO_ID = 1,
     INFO_BYTES = 56, /* of the VLR's content that is read */
-    ENTRY_BYTES = 32,
-    MOST_LEVELS = 31
+    ENTRY_BYTES = 32
 };
 
 typedef struct copc_page {
@@ -31,44 +30,49 @@ typedef struct copc_page {
 typedef struct copc_search {
     sp_scan *scan;
     const double *window; /* x0 y0 x1 y1 */
-    double low[2], edge;  /* of the cube */
-    const sp_laz_place *chunk;
-    int64_t n_chunks;
-    bool *is_wanted; /* [n_chunks] */
+    sp_octree tree;
+    bool *is_wanted; /* [chunks] */
     copc_page *page; /* [n_pages] to be read */
     int64_t n_pages;
     size_t room;       /* bytes of these */
     int64_t n_entries; /* read so far */
 } copc_search;
 
-/* Does the node of a level meet the window? Its points may lie on its faces. */
-static bool copc_is_near(const copc_search *s, int level, const int32_t *key)
+bool sp_octree_meets(const sp_octree *tree, int level, const int32_t key[2],
+                     const double window[4])
 {
-    const double edge = ldexp(s->edge, -level);
-
     for (int a = 0; a < 2; a++) {
-        const double low = s->low[a] + key[a] * edge;
+        const double edge = ldexp(tree->edge[a], -level);
+        const double low = tree->low[a] + key[a] * edge;
 
-        if (!(low <= s->window[a + 2] && low + edge >= s->window[a]))
+        if (!(low <= window[a + 2] && low + edge >= window[a]))
             return false;
     }
     return true;
 }
 
-/* The chunk that begins at this byte; -1: no chunk does. */
-static int64_t copc_find_chunk(const copc_search *s, int64_t at)
+sp_status sp_copc_find_chunk(const sp_scan *scan, int64_t at, int64_t n_points,
+                             int64_t *chunk)
 {
-    int64_t low = 0, high = s->n_chunks;
+    int64_t low = 0, high;
+    const sp_laz_place *place = sp_laz_chunks(sp_las_of(scan)->reader, &high);
+    const bool has_chunks = high > 0;
 
     while (high - low > 1) {
         const int64_t middle = low + (high - low) / 2;
 
-        if (s->chunk[middle].at <= at)
+        if (place[middle].at <= at)
             low = middle;
         else
             high = middle;
     }
-    return high > 0 && s->chunk[low].at == at ? low : -1;
+    *chunk = low;
+    return has_chunks && place[low].at == at && place[low].n == n_points
+               ? SP_OK
+               : SP_FAIL(SP_EDATA,
+                         "%s: its COPC index has %" PRId64 " points at byte %" PRId64
+                         ", where no LAZ chunk of that size begins",
+                         scan->path, n_points, at);
 }
 
 static sp_status copc_add_page(copc_search *s, int64_t at, int64_t bytes)
@@ -98,20 +102,15 @@ static sp_status copc_read_entry(copc_search *s, const unsigned char *entry)
     const int64_t at = (int64_t)sp_get64(entry + 16);
     int64_t chunk;
 
-    if (level < 0 || level > MOST_LEVELS)
+    if (level < 0 || level > SP_OCTREE_LEVELS)
         return SP_FAIL(SP_EDATA,
                        "%s: its COPC index has the level %d, expected 0 to %d",
-                       s->scan->path, level, MOST_LEVELS);
-    if (n == 0 || !copc_is_near(s, level, key))
+                       s->scan->path, level, SP_OCTREE_LEVELS);
+    if (n == 0 || !sp_octree_meets(&s->tree, level, key, s->window))
         return SP_OK;
     if (n == -1)
         return copc_add_page(s, at, (int32_t)sp_get32(entry + 24));
-    chunk = copc_find_chunk(s, at);
-    if (chunk < 0 || s->chunk[chunk].n != n)
-        return SP_FAIL(SP_EDATA,
-                       "%s: its COPC index has %d points at byte %" PRId64
-                       ", where no LAZ chunk of that size begins",
-                       s->scan->path, n, at);
+    SP_TRY(sp_copc_find_chunk(s->scan, at, n, &chunk));
     s->is_wanted[chunk] = true;
     return SP_OK;
 }
@@ -128,16 +127,23 @@ static sp_status copc_read_page(copc_search *s)
     return SP_OK;
 }
 
+sp_status sp_copc_info(sp_scan *scan, sp_las_record *vlr, bool *is_copc)
+{
+    *vlr = (sp_las_record){0};
+    SP_TRY(sp_las_next_vlr(scan, vlr));
+    *is_copc = !vlr->is_end && sp_las_is_record(vlr, SP_LAS_COPC, INFO_ID) &&
+               vlr->bytes >= INFO_BYTES;
+    return SP_OK;
+}
+
 /* Begins with the root page; *is_copc is false if the scan has none. */
 static sp_status copc_begin(copc_search *s, bool *is_copc)
 {
     unsigned char info[INFO_BYTES];
-    sp_las_record vlr = {0};
     double centre[2], half;
+    sp_las_record vlr;
 
-    SP_TRY(sp_las_next_vlr(s->scan, &vlr));
-    *is_copc = !vlr.is_end && sp_las_is_record(&vlr, SP_LAS_COPC, INFO_ID) &&
-               vlr.bytes >= INFO_BYTES;
+    SP_TRY(sp_copc_info(s->scan, &vlr, is_copc));
     if (!*is_copc)
         return SP_OK;
     SP_TRY(sp_scan_pread(s->scan, info, sizeof info, vlr.at));
@@ -146,9 +152,7 @@ static sp_status copc_begin(copc_search *s, bool *is_copc)
     if (!(isfinite(centre[0]) && isfinite(centre[1]) && isfinite(half) && half >= 0))
         return SP_FAIL(SP_EDATA, "%s: the cube of its COPC index is no cube",
                        s->scan->path);
-    s->edge = 2 * half;
-    for (int a = 0; a < 2; a++)
-        s->low[a] = centre[a] - half;
+    s->tree = (sp_octree){{centre[0] - half, centre[1] - half}, {2 * half, 2 * half}};
     return copc_add_page(s, (int64_t)sp_get64(info + 40), (int64_t)sp_get64(info + 48));
 }
 
@@ -157,14 +161,14 @@ sp_status sp_copc_find(sp_scan *scan, const double window[4], bool **is_wanted)
     copc_search s = {.scan = scan, .window = window};
     SP_FREED bool *found = NULL;
     bool is_copc = false;
+    int64_t n_chunks;
     sp_status rc;
 
     assert(window && is_wanted);
     *is_wanted = NULL;
-    s.chunk = sp_laz_chunks(sp_las_of(scan)->reader, &s.n_chunks);
-    if (!s.chunk)
+    if (!sp_laz_chunks(sp_las_of(scan)->reader, &n_chunks))
         return SP_OK;
-    SP_TRY(SP_NEW(&found, s.n_chunks, scan->path));
+    SP_TRY(SP_NEW(&found, n_chunks, scan->path));
     s.is_wanted = found;
     rc = copc_begin(&s, &is_copc);
     while (rc == SP_OK && s.n_pages > 0)
@@ -181,6 +185,8 @@ sp_status sp_scan_keep_near(sp_scan *scan, const double window[4])
 {
     SP_FREED bool *is_wanted = NULL;
 
+    if (scan->format == &sp_scan_ept)
+        sp_ept_keep(scan, window);
     if (scan->format != &sp_scan_laz)
         return SP_OK;
     SP_TRY(sp_copc_find(scan, window, &is_wanted));

@@ -73,6 +73,8 @@ const char *sp_scan_output_ending(const sp_scan *scan)
     assert(scan->format);
     if (format == &sp_scan_ply_lists)
         format = &sp_scan_ply;
+    if (format == &sp_scan_ept)
+        format = &sp_scan_laz;
     return format->write ? format->written : sp_scan_text.written;
 }
 

@@ -163,7 +163,7 @@ struct sp_scan {
 /* The formats; sp_scan_las, the one of `las`, is at the end of sp_scan_las.c. The first
  * that fits a file counts, so formats known by their first bytes come before formats
  * known by name. */
-#define SP_SCAN_FORMATS(X)      X(las) X(laz) X(ply) X(npy) X(pcd) X(kitti) X(text)
+#define SP_SCAN_FORMATS(X)      X(las) X(laz) X(ept) X(ply) X(npy) X(pcd) X(kitti) X(text)
 #define SP_SCAN_DECLARE(format) extern const sp_scan_format sp_scan_##format;
 SP_SCAN_FORMATS(SP_SCAN_DECLARE)
 SP_SCAN_DECLARE(ply_lists) /* PLY files that have lists to skip, see sp_scan_ply.c */

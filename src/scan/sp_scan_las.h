@@ -2,6 +2,7 @@
  *
  *     read    sp_scan_las.c        header, fields of a record, extra bytes by their names
  *             sp_scan_laz.c        compressed records; sp_scan_copc.c: those in a window
+ *             sp_scan_ept.c        LAZ in an octree of files
  *             sp_scan_las_unit.c   units, from the records of the coordinate system
  *     copy    sp_scan_las_write.c  head; _points.c: records; _rest.c: what follows them
  *             sp_scan_las_extra.c  fields that are added, as extra bytes
@@ -68,6 +69,16 @@ static inline sp_las *sp_las_of(const sp_scan *scan)
     return (sp_las *)scan->own;
 }
 
+/* Is the scan compressed? Is it LAS or LAZ? */
+static inline bool sp_las_is_laz(const sp_scan *scan)
+{
+    return scan->format == &sp_scan_laz || scan->format == &sp_scan_ept;
+}
+static inline bool sp_las_is(const sp_scan *scan)
+{
+    return scan->format == &sp_scan_las || sp_las_is_laz(scan);
+}
+
 /* All functions are local.
  *
  * Reads and checks the header, names the fields, and sets n_points, data_at and
@@ -85,7 +96,21 @@ bool sp_las_is_record(const sp_las_record *record, const char *user, int id);
 /* Sets the units of the scan's coordinates by the records that describe their system.
  * SP_EIO; SP_EMEM. */
 sp_status sp_las_find_unit(sp_scan *scan);
+/* Sets them by well-known text instead. SP_EMEM. */
+sp_status sp_las_unit_of_text(sp_scan *scan, const char *text);
 
+/* The octree that COPC and EPT have: its cube in x and y. */
+enum { SP_OCTREE_LEVELS = 31 };
+typedef struct sp_octree {
+    double low[2], edge[2];
+} sp_octree;
+/* Does the node x, y of a level meet the window x0, y0, x1, y1? Its points may lie on its
+ * faces. */
+bool sp_octree_meets(const sp_octree *tree, int level, const int32_t key[2],
+                     const double window[4]);
+
+/* Keeps only the nodes of EPT that meet the window; nothing was read yet. */
+void sp_ept_keep(sp_scan *scan, const double window[4]);
 /* Marks the chunks of an open COPC scan whose nodes meet the window x0, y0, x1, y1, as
  * sp_laz_chunks lists them; the caller frees *is_wanted. NULL: the scan is other LAZ, or
  * none of its chunks is known. SP_EDATA: its index is damaged; SP_EIO; SP_EMEM. */

@@ -1,6 +1,6 @@
 /* A copy of a LAS or LAZ file while it is written: sp_scan_las_write.c has the file,
  * sp_scan_las_points.c its points, sp_scan_las_rest.c what follows them. Only these
- * three include it.
+ * three and sp_scan_copc.c include it.
  *
  *     one writer     head, points, rest
  *     n writers      part k: the points of the sections k, k + n, ... of the rows, in a
@@ -41,6 +41,14 @@ sp_status sp_las_put_bytes(const sp_las_copy *c, const void *from, size_t n);
 /* Writes the points: all, a part's, or those that the parts have. `laz` is the writer
  * of a copy that is LAZ, else NULL. */
 sp_status sp_las_put_points(sp_las_copy *c, sp_laz_writer *laz);
+
+/* ---- COPC (sp_scan_copc.c) ---- */
+
+/* Is the scan COPC? Its first record is then the index's, and is in *vlr. SP_EIO. */
+sp_status sp_copc_info(sp_scan *scan, sp_las_record *vlr, bool *is_copc);
+/* The number of the chunk that begins at byte `at` and has n_points. SP_EDATA. */
+sp_status sp_copc_find_chunk(const sp_scan *scan, int64_t at, int64_t n_points,
+                             int64_t *chunk);
 
 /* ---- what follows the points ---- */
 

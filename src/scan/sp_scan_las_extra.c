@@ -83,7 +83,7 @@ sp_status sp_las_check_added(const sp_scan *scan, int n, const sp_scan_added *ad
     SP_CLOSED_BY(sp_las_extra_free) sp_las_extra extra = {0};
 
     assert(n >= 0 && (added || n == 0));
-    if (scan->format != &sp_scan_las && scan->format != &sp_scan_laz)
+    if (!sp_las_is(scan))
         return SP_FAIL(SP_EDATA, "%s: is %s; LAS and LAZ are copies of such files",
                        scan->path, scan->title);
     return sp_las_extra_place(&extra, scan, &labels);

@@ -364,6 +364,17 @@ static bool is_on_globe(const sp_las_header *h)
            h->high[1] <= 90 && h->low[0] <= h->high[0] && h->low[1] <= h->high[1];
 }
 
+/* Text counts before keys. */
+static void unit_set(sp_scan *scan, const las_units *text, const las_units *keys)
+{
+    scan->unit = text->name[PLANE] ? text->name[PLANE] : keys->name[PLANE];
+    scan->z_unit = text->name[HEIGHT] ? text->name[HEIGHT] : keys->name[HEIGHT];
+    scan->is_geocentric = text->name[PLANE] ? text->is_geocentric : keys->is_geocentric;
+    scan->epsg = text->epsg ? text->epsg : keys->epsg;
+    if (scan->is_geocentric)
+        scan->z_unit = NULL; /* z is no height, and has the unit of x and y */
+}
+
 sp_status sp_las_find_unit(sp_scan *scan)
 {
     sp_las *own = sp_las_of(scan);
@@ -382,12 +393,19 @@ sp_status sp_las_find_unit(sp_scan *scan)
         units_of_keys(&by_keys, &g, is_on_globe(&own->header));
     free(g.keys);
     free(g.doubles);
-    scan->unit = by_text.name[PLANE] ? by_text.name[PLANE] : by_keys.name[PLANE];
-    scan->z_unit = by_text.name[HEIGHT] ? by_text.name[HEIGHT] : by_keys.name[HEIGHT];
-    scan->is_geocentric =
-        by_text.name[PLANE] ? by_text.is_geocentric : by_keys.is_geocentric;
-    scan->epsg = by_text.epsg ? by_text.epsg : by_keys.epsg;
-    if (scan->is_geocentric)
-        scan->z_unit = NULL; /* z is no height, and has the unit of x and y */
+    unit_set(scan, &by_text, &by_keys);
     return rc;
+}
+
+sp_status sp_las_unit_of_text(sp_scan *scan, const char *text)
+{
+    las_units units = {.rare = sp_las_of(scan)->unit};
+    SP_FREED char *copy = strdup(text);
+
+    if (!copy)
+        return SP_FAIL(SP_EMEM, "%s: no memory for a text", scan->path);
+    text_tidy(copy);
+    units_of_text(&units, copy);
+    unit_set(scan, &units, &(las_units){0});
+    return SP_OK;
 }

@@ -9,6 +9,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,11 +28,10 @@ enum {
     AT_FORMAT = 104
 };
 
-/* COPC is LAZ with an index of its chunks: in the VLR "copc" 1 the place of the root,
- * in EVLRs "copc" 1000 entries of 32 bytes: key, offset u64, bytes i32, points i32; -1
+/* The index of COPC (sp_scan_copc.c): in the VLR "copc" 1 the place of the root, in
+ * EVLRs "copc" 1000 entries of 32 bytes: key, offset u64, bytes i32, points i32; -1
  * points say that the offset leads to further entries. */
 enum {
-    COPC_INFO = 1,
     COPC_PAGE = 1000,
     AT_ROOT = 40,
     ENTRY = 32,
@@ -157,7 +157,7 @@ static void drop_copc(sp_las_copy *c)
 static sp_status change_vlrs(sp_las_copy *c)
 {
     SP_TRY(count_there(c));
-    if (c->scan->format == &sp_scan_laz)
+    if (sp_las_is_laz(c->scan))
         change_vlr(c);
     else if (c->is_laz)
         SP_TRY(add_vlr(c));
@@ -170,13 +170,12 @@ static sp_status change_vlrs(sp_las_copy *c)
 static sp_status find_copc(sp_las_copy *c)
 {
     sp_laz_reader *reader = sp_las_of(c->scan)->reader;
-    sp_las_record vlr = {0};
+    sp_las_record vlr;
 
     if (!c->is_laz || !reader || c->header->minor < 4 || c->labels->window)
         return SP_OK;
-    SP_TRY(sp_las_next_vlr(c->scan, &vlr));
-    c->is_copc = !vlr.is_end && sp_las_is_record(&vlr, SP_LAS_COPC, COPC_INFO) &&
-                 vlr.bytes >= AT_ROOT + 8 && sp_laz_chunks(reader, NULL) &&
+    SP_TRY(sp_copc_info(c->scan, &vlr, &c->is_copc));
+    c->is_copc = c->is_copc && sp_laz_chunks(reader, NULL) &&
                  sp_las_of(c->scan)->format.chunk_points == UINT32_MAX;
     return SP_OK;
 }
@@ -191,7 +190,7 @@ static sp_status make_head(sp_las_copy *c)
                        c->scan->path, c->header->data_at);
     c->rest_at = c->header->data_at + c->scan->n_points * c->scan->record_bytes;
     c->rest_end = c->scan->file_bytes;
-    if (c->scan->format == &sp_scan_laz)
+    if (sp_las_is_laz(c->scan))
         sp_laz_rest(sp_las_of(c->scan)->reader, &c->rest_at, &c->rest_end);
     SP_TRY(find_copc(c));
     SP_TRY(sp_las_rest_plan(c));
@@ -212,7 +211,7 @@ static sp_status make_head(sp_las_copy *c)
 
 int32_t sp_las_most_code(const sp_scan *scan)
 {
-    if (scan->format != &sp_scan_las && scan->format != &sp_scan_laz)
+    if (!sp_las_is(scan))
         return 0;
     return sp_las_of(scan)->header.format < 6 && sp_las_of(scan)->wide_class_at == 0
                ? 31
@@ -221,36 +220,22 @@ int32_t sp_las_most_code(const sp_scan *scan)
 
 /* ---- COPC ---- */
 
-static sp_status mend_entry(const sp_las_copy *c, const sp_laz_place *to, int64_t n,
+static sp_status mend_entry(const sp_las_copy *c, const sp_laz_place *to,
                             unsigned char *entry)
 {
-    int64_t n_from;
-    const sp_laz_place *from = sp_laz_chunks(sp_las_of(c->scan)->reader, &n_from);
-    uint64_t offset = sp_get64(entry + AT_OFFSET);
-    uint32_t count = sp_get32(entry + AT_COUNT);
-    int64_t low = 0, high = n < n_from ? n : n_from;
+    const int64_t at = (int64_t)sp_get64(entry + AT_OFFSET);
+    const uint32_t count = sp_get32(entry + AT_COUNT);
+    int64_t chunk;
 
     if (count == 0)
         return SP_OK;
     if (count == UINT32_MAX) {
-        sp_put64(entry + AT_OFFSET, (uint64_t)sp_las_rest_moved(c, (int64_t)offset));
+        sp_put64(entry + AT_OFFSET, (uint64_t)sp_las_rest_moved(c, at));
         return SP_OK;
     }
-    while (high - low > 1) {
-        int64_t middle = (low + high) / 2;
-
-        if ((uint64_t)from[middle].at <= offset)
-            low = middle;
-        else
-            high = middle;
-    }
-    if (high == 0 || (uint64_t)from[low].at != offset || from[low].n != count)
-        return SP_FAIL(SP_EDATA,
-                       "%s: its COPC index has %u points at byte %" PRIu64
-                       ", where no LAZ chunk of that size begins",
-                       c->scan->path, count, offset);
-    sp_put64(entry + AT_OFFSET, (uint64_t)to[low].at);
-    sp_put32(entry + AT_BYTES, (uint64_t)to[low].bytes);
+    SP_TRY(sp_copc_find_chunk(c->scan, at, count, &chunk));
+    sp_put64(entry + AT_OFFSET, (uint64_t)to[chunk].at);
+    sp_put32(entry + AT_BYTES, (uint64_t)to[chunk].bytes);
     return SP_OK;
 }
 
@@ -259,14 +244,14 @@ static sp_status mend_page(sp_las_copy *c, const sp_laz_writer *laz,
                            const sp_las_record *page)
 {
     unsigned char entry[ENTRY];
-    int64_t n_chunks;
-    const sp_laz_place *to = sp_laz_written(laz, &n_chunks);
+    int64_t n;
+    const sp_laz_place *to = sp_laz_written(laz, &n);
 
     if (fseeko(c->to, sp_las_rest_moved(c, page->at), SEEK_SET) != 0)
         return SP_FAIL(SP_EIO, "%s: cannot seek: %s", c->path, strerror(errno));
     for (int64_t at = 0; at + ENTRY <= page->bytes; at += ENTRY) {
         SP_TRY(sp_scan_pread(c->scan, entry, ENTRY, page->at + at));
-        SP_TRY(mend_entry(c, to, n_chunks, entry));
+        SP_TRY(mend_entry(c, to, entry));
         SP_TRY(sp_las_put_bytes(c, entry, ENTRY));
     }
     return SP_OK;
@@ -355,17 +340,22 @@ static sp_status write_with(sp_las_copy *c, sp_laz_writer **laz)
 sp_status sp_las_write(sp_scan *scan, const sp_scan_labels *labels,
                        const sp_scan_part *part)
 {
+    /* The head of EPT's first node gets the counts of all. */
+    static const double everywhere[] = {-INFINITY, -INFINITY, INFINITY, INFINITY};
+    sp_scan_labels all = *labels;
     sp_las_copy c = {.scan = scan,
                      .path = part->name,
                      .to = part->to,
-                     .labels = labels,
+                     .labels = &all,
                      .is_laz = part->format == &sp_scan_laz,
                      .part = part};
     sp_laz_writer *laz = NULL;
     sp_status rc;
 
     assert(labels->get);
-    if (scan->format != &sp_scan_las && scan->format != &sp_scan_laz)
+    if (scan->format == &sp_scan_ept && !labels->window)
+        all.window = everywhere;
+    if (!sp_las_is(scan))
         return SP_FAIL(SP_EDATA,
                        "%s: is %s; classes are written into copies of LAS and LAZ only",
                        scan->path, scan->title);
@@ -373,7 +363,7 @@ sp_status sp_las_write(sp_scan *scan, const sp_scan_labels *labels,
         return SP_FAIL(SP_EDATA, "%s: %" PRId64 " points, expected %" PRId64,
                        scan->path, scan->n_points, labels->n);
     c.header = &sp_las_of(scan)->header;
-    rc = sp_las_extra_place(&c.extra, scan, labels);
+    rc = sp_las_extra_place(&c.extra, scan, &all);
     if (rc == SP_OK)
         rc = write_with(&c, &laz);
     sp_laz_abandon(laz);

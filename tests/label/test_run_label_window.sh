@@ -1,7 +1,7 @@
 #!/bin/sh
 # sptrain label --window: the points of a window have the classes that they have in the whole
-# scan, in LAS, LAZ and COPC, on several ranks; of COPC only chunks near the window are read.
-# spvox convert --bounds reads COPC so too.
+# scan, in LAS, LAZ, COPC and EPT, on several ranks; of COPC only chunks near the window are
+# read, of EPT only files. spvox convert --bounds reads them so too.
 . "$SP_SRCDIR/tests/fixtures/program.sh"
 SCANS=$SP_BUILDDIR/tests/tools/make_scans
 COPY=$SP_BUILDDIR/tests/tools/laz_copy
@@ -9,6 +9,8 @@ COPC=$SP_BUILDDIR/tests/tools/make_copc
 
 "$SCANS" train.las 24 1 1 && "$SCANS" a.las 40 1 2 || fail "make_scans"
 "$COPC" a.las a.copc.laz && "$COPY" a.las b.laz || fail "make_copc"
+mkdir -p ept/ept-data ept/ept-hierarchy
+"$SP_BUILDDIR/tests/tools/make_ept" a.las ept || fail "make_ept"
 classes='2=ground,5=tree,6=building'
 spvox convert --out t --voxel-size 1 --block 4 --overlap 1 --points --map "$classes" \
     --features number_of_returns,height train.las
@@ -25,19 +27,22 @@ low=$(od -A n -t f8 -j 187 -N 8 a.las | tr -d ' ')
 low_y=$(od -A n -t f8 -j 203 -N 8 a.las | tr -d ' ')
 window=$(awk -v x="$low" -v y="$low_y" 'BEGIN {
     printf "%.2f,%.2f,%.2f,%.2f", x, y, x + 19.985, y + 19.985 }')
-for f in a.las b.laz a.copc.laz; do
-    label 1 $f --out whole
+for f in a.las b.laz a.copc.laz ept.laz; do
+    test $f = ept.laz && scan=ept/ept.json || scan=$f
+    label 1 $scan --out whole
+    label 3 $scan --out whole3
     for n in 1 2 3; do
-        label $n $f --out w$n --window "$window"
+        label $n $scan --out w$n --window "$window"
     done
-    label 2 $f --out area --buffer 6
-    label 2 $f --out areaw --buffer 6 --window "$window" --summary $f
+    label 2 $scan --out area --buffer 6
+    label 2 $scan --out areaw --buffer 6 --window "$window" --summary $f
 done
+same_files whole whole3 "whole scans on 3 ranks"
 same_files w1 w2 "of 2 ranks"
 same_files w1 w3 "of 3 ranks"
 # The records of the window, bit by bit, in the order of the whole file. laz_copy unpacks.
 for d in whole w1 area areaw; do
-    for f in a.las b.laz a.copc.laz; do
+    for f in a.las b.laz a.copc.laz ept.laz; do
         "$COPY" $d/$f $d.$f.las || fail "laz_copy $d/$f"
     done
 done
@@ -54,7 +59,7 @@ cut_window() {
         { x = i32(1) / 100 + 700000; y = i32(5) / 100 + 6270000
           if (x >= b[1] && x < b[3] && y >= b[2] && y < b[4]) print }'
 }
-for f in a.las b.laz a.copc.laz; do
+for f in a.las b.laz a.copc.laz ept.laz; do
     for d in whole area; do
         test $d = whole && w=w1 || w=areaw
         cut_window $d.$f.las >want
@@ -62,7 +67,7 @@ for f in a.las b.laz a.copc.laz; do
         same found want "$f: window and whole, $d"
         n=$(od -A n -t u8 -j 247 -N 8 $w.$f.las | tr -d ' ')
         test "$n" = "$(wc -l <found)" || fail "$f: the header counts $n points"
-        grep -q "^$f,$n," $f.csv || fail "$f: --summary counts others: $(cat $f.csv)"
+        grep -q "^\(ept/ept.json\|$f\),$n," $f.csv || fail "$f: --summary counts others: $(cat $f.csv)"
     done
 done
 # The header has the window's counts and extent.
