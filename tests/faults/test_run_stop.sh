@@ -26,14 +26,15 @@ for command in eval predict; do
     stopped 3 0 xcpu $command
     stopped 2 1 term $command
     stopped 2 1 term $command eval.views=2
-    # nohup keeps HUP from the ranks too.
+    # nohup keeps HUP from the ranks too. The mpirun of Open MPI takes it back.
+    case $("$MPIEXEC" --version) in *OpenRTE* | *'Open MPI'*) continue ;; esac
     SP_TEST_FAULT=hup@1:eval:0 timeout -k 5 "$limit_s" sh -c 'trap "" HUP; exec "$@"' sh \
         "$MPIEXEC" -n 2 "$SPTRAIN" $command base.deck run.dir=s $model >out 2>err </dev/null ||
         fail "$command with HUP ignored"
     says err '^fault: hup at '
     says s/status-$command.json '"state":"done","exit_code":0,'
+    test $command = eval || test -s s/predictions/u.h5 || fail "no predictions"
 done
-test -s s/predictions/u.h5 || fail "no predictions"
 # A training gives up its evaluation, with a checkpoint: that of an epoch, and the last
 # one. The continued run begins with it and has what an uninterrupted one has.
 epochs="train.steps=0 train.epochs=2 run.keep=9"
