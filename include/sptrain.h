@@ -185,7 +185,7 @@ typedef struct sp_data sp_data;
 /* What all samples of a data set have in common. No two features and no two classes
  * have the same name. Borrowed during the call. */
 typedef struct sp_data_about {
-    double voxel_size; /* metre; edge of a voxel of the coordinates */
+    double voxel_size; /* metre; edge of a voxel of the coordinates, at most 1e9 */
     int n_features, n_classes;
     const char *const *feature_names; /* [n_features]; NULL: "f0", "f1", ... */
     const char *const *class_names;   /* [n_classes]; NULL: "class0", ... */

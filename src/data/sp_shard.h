@@ -58,6 +58,9 @@ typedef struct sp_texts {
     int64_t n_bytes;
 } sp_texts;
 
+/* The largest voxel_size, as of the key data.voxel_size, in metre. */
+#define SP_VOXEL_LARGEST 1e9
+
 typedef struct sp_dataset {
     int n_shards;
     sp_shard *shard;

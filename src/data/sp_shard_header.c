@@ -131,10 +131,11 @@ static sp_status read_attributes(const header *h)
     sp_dataset *set = h->set;
 
     SP_TRY(sp_h5_attr_read(h->h5, "/", "voxel_size", SP_H5_F64, 1, &set->voxel_size));
-    if (!(set->voxel_size > 0) || !isfinite(set->voxel_size))
+    if (!(set->voxel_size > 0 && set->voxel_size <= SP_VOXEL_LARGEST))
         return SP_FAIL(SP_EDATA,
-                       "%s: voxel_size is %g, expected a length above 0 in metre",
-                       h->path, set->voxel_size);
+                       "%s: voxel_size is %g, expected a length above 0 in metre, at "
+                       "most %g",
+                       h->path, set->voxel_size, SP_VOXEL_LARGEST);
     SP_TRY(read_int(h, "num_classes", 1, 65536, &set->n_classes));
     SP_TRY(read_int(h, "ignore_label", INT32_MIN, INT32_MAX, &set->ignore_label));
     SP_TRY(read_distinct(h, "class_names", set->n_classes, "class", &set->class_name));

@@ -105,10 +105,11 @@ static sp_status check_meta(sp_shard_writer *w)
         return SP_FAIL(SP_EUSAGE,
                        "%s: %d classes and ignore_label %d do not fit the labels' type",
                        w->path, m->n_classes, m->ignore_label);
-    if (m->n_features < 1 || !(m->voxel_size > 0))
+    if (m->n_features < 1 || !(m->voxel_size > 0 && m->voxel_size <= SP_VOXEL_LARGEST))
         return SP_FAIL(SP_EUSAGE,
-                       "%s: %d feature columns, voxel_size %g: both must be > 0",
-                       w->path, m->n_features, m->voxel_size);
+                       "%s: %d feature columns, voxel_size %g: both must be > 0, and "
+                       "the size at most %g",
+                       w->path, m->n_features, m->voxel_size, SP_VOXEL_LARGEST);
     w->label_bytes = m->n_classes <= 256 && m->ignore_label <= 255 ? 1 : 2;
     return SP_OK;
 }

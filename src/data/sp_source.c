@@ -61,10 +61,11 @@ static double *copy_numbers(int n, const double *from)
 
 static sp_status check_about(const sp_source_about *about, int64_t n_samples)
 {
-    if (!(about->voxel_size > 0) || !isfinite(about->voxel_size))
+    if (!(about->voxel_size > 0 && about->voxel_size <= SP_VOXEL_LARGEST))
         return SP_FAIL(SP_EUSAGE,
-                       "voxel_size is %g, expected a length above 0 in metre",
-                       about->voxel_size);
+                       "voxel_size is %g, expected a length above 0 in metre, at most "
+                       "%g",
+                       about->voxel_size, SP_VOXEL_LARGEST);
     if (about->n_features < 1 || about->n_features > 4096)
         return SP_FAIL(SP_EUSAGE, "n_features is %d, expected 1 to 4096",
                        about->n_features);

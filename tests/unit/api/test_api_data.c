@@ -34,6 +34,22 @@ TEST(a_missing_pointer_is_named)
     sp_comm_destroy(comm);
 }
 
+/* A checkpoint of a larger one could not be read: its deck has the size as a key. */
+TEST(voxels_beyond_the_range_of_decks_are_refused)
+{
+    sp_data_about about = scene_about();
+    const int64_t size = 1;
+    sp_data *data;
+
+    about.voxel_size = 1e9;
+    assert_int_equal(sp_data_create_source(&data, &about, 1, &size, scene_read, NULL),
+                     SP_OK);
+    sp_data_destroy(data);
+    about.voxel_size = 1.1e9;
+    NAMED(sp_data_create_source(&data, &about, 1, &size, scene_read, NULL),
+          "voxel_size is 1.1e+09");
+}
+
 /* A shard with such names could not be read. */
 TEST(names_are_there_and_differ)
 {

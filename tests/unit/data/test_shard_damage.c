@@ -130,7 +130,7 @@ TEST(example_is_good)
 TEST(headers_are_checked)
 {
     static const int64_t falls[] = {0, 5, 4}, over[] = {0, 3, 5}, late[] = {1, 3, 4};
-    static const double halves[] = {0, 2.5, 4}, minus = -1, none = NAN;
+    static const double halves[] = {0, 2.5, 4}, minus = -1, none = NAN, vast = 1e10;
     static const int64_t two = 2, zero = 0;
     static const struct {
         part with;
@@ -165,6 +165,7 @@ TEST(headers_are_checked)
         {{"version", I64, 0, {0}, &two}, "version is 2, expected 1", ""},
         {{"voxel_size", F64, 0, {0}, &minus}, "voxel_size is -1", ""},
         {{"voxel_size", F64, 0, {0}, &none}, "voxel_size is nan", ""},
+        {{"voxel_size", F64, 0, {0}, &vast}, "voxel_size is 1e+10", "at most 1e+09"},
         {{"num_classes", I64, 0, {0}, &zero}, "num_classes is 0", ""},
         {{"num_classes", F64, 0, {0}, halves + 1}, "num_classes is 2.5", "integer"},
     };
