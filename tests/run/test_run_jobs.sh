@@ -84,6 +84,13 @@ for script in train array; do
     ACT=killed
     $script 0 1
 done
+# A run folder below HOME, which only the program expands, in the command line or the deck.
+earlier_done
+ACT="done"
+SLURM_JOB_ID=7 HOME=$PWD job 0 0 bash jobs/train.slurm my.deck 'run.dir=~/runs/mine'
+echo 'run : { dir = "~/runs/mine"; resume = "never"; };' >home.deck
+ACT=saves
+SLURM_JOB_ID=7 HOME=$PWD job 0 1 bash jobs/train.slurm home.deck
 for act in "fails 1" "signal 137" "misspelt 2" "done 0"; do
     ACT=${act% *}
     evaluate "${act#* }"
