@@ -13,6 +13,12 @@ uint64_t sp_scan_bits(const unsigned char *from, int bytes, bool is_big)
 {
     uint64_t u = 0;
 
+    if (!is_big && bytes == 4)
+        return sp_get32(from);
+    if (!is_big && bytes == 2)
+        return sp_get16(from);
+    if (!is_big && bytes == 8)
+        return sp_get64(from);
     for (int i = 0; i < bytes; i++)
         u |= (uint64_t)from[is_big ? bytes - 1 - i : i] << 8 * i;
     return u;

@@ -70,9 +70,9 @@ typedef struct vox_cutter {
 
 static void spill_extend(vox_box *found, const double *xyz)
 {
-    for (int a = 0; a < 3; a++) {
-        found->low[a] = fmin(found->low[a], xyz[a]);
-        found->high[a] = fmax(found->high[a], xyz[a]);
+    for (int a = 0; a < 3; a++) { /* fmin and fmax are calls, for NaN */
+        found->low[a] = found->low[a] < xyz[a] ? found->low[a] : xyz[a];
+        found->high[a] = found->high[a] > xyz[a] ? found->high[a] : xyz[a];
     }
 }
 

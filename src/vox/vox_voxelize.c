@@ -134,8 +134,11 @@ static void voxelize_place(const vox_options *o, const vox_cloud *cloud,
     for (int a = 0; a < 3; a++) {
         double low = INFINITY, voxels;
 
-        for (int64_t i = 0; i < cloud->n; i++)
-            low = fmin(low, cloud->xyz[3 * i + a]);
+        for (int64_t i = 0; i < cloud->n; i++) { /* fmin is a call, for NaN */
+            const double x = cloud->xyz[3 * i + a];
+
+            low = low < x ? low : x;
+        }
         if (o->buffer > 0) { /* the cells of an area, with any division into files */
             const double cell = o->voxel_size * (double)o->alignment;
 
