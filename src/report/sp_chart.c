@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 /* A curve has at most two points for each of its COLUMNS columns. */
-enum { COLUMNS = 400, SIDE = 1000, SMOOTHED = 40, COLOURS = 8, TICKS = 4 };
+enum { COLUMNS = 400, SIDE = 1000, SMOOTHED = 40, TICKS = 4 };
 
 /* The axes: the ranges of x and y in data, y as its logarithm if is_log. */
 typedef struct axes {
@@ -40,12 +40,13 @@ static double tick_of(double range, int n)
 }
 
 /* Finds the ranges of the values; false if no value is finite. */
-static bool find_ranges(axes *a, const sp_chart *chart, const sp_series *series, int n)
+static bool find_ranges(axes *a, int flags, const sp_series *series, int n)
 {
     double least = INFINITY, lo = INFINITY, hi = -INFINITY;
     bool is_found = false;
 
-    *a = (axes){INFINITY, -INFINITY, 0, 0, false, chart->is_small ? 2 : TICKS, 0};
+    *a =
+        (axes){INFINITY, -INFINITY, 0, 0, false, flags & SP_CHART_SHARE ? 2 : TICKS, 0};
     for (int s = 0; s < n; s++)
         for (int i = 0; i < series[s].n; i++) {
             const double x = series[s].x[i], y = series[s].y[i];
@@ -59,14 +60,14 @@ static bool find_ranges(axes *a, const sp_chart *chart, const sp_series *series,
             hi = fmax(hi, y);
             least = y > 0 ? fmin(least, y) : least;
         }
-    a->is_log = is_found && !chart->is_linear && lo > 0 && hi / lo > 50;
+    a->is_log = is_found && !(flags & SP_CHART_LINEAR) && lo > 0 && hi / lo > 50;
     a->y0 = a->is_log ? log10(least) : lo;
     a->y1 = a->is_log ? log10(hi) : hi;
     return is_found;
 }
 
 /* Moves the borders outwards to round numbers. */
-static void round_ranges(axes *a, const sp_chart *chart)
+static void round_ranges(axes *a, int flags)
 {
     /* Ticks must differ as numbers, however large these are. */
     if (!(a->x1 - a->x0 > 1e-12 * fmax(fabs(a->x0), fabs(a->x1)))) {
@@ -75,11 +76,11 @@ static void round_ranges(axes *a, const sp_chart *chart)
         a->x0 -= half;
         a->x1 += half;
     }
-    if (isfinite(chart->lo) && isfinite(chart->hi)) {
-        a->y0 = chart->lo;
-        a->y1 = chart->hi;
+    if (flags & SP_CHART_SHARE) {
+        a->y0 = 0;
+        a->y1 = 1;
         a->is_log = false;
-        a->tick = tick_of(a->y1 - a->y0, a->n_ticks);
+        a->tick = tick_of(1, a->n_ticks);
         return;
     }
     if (a->is_log) {
@@ -101,129 +102,43 @@ static void round_ranges(axes *a, const sp_chart *chart)
     a->y1 = ceil(a->y1 / a->tick - 1e-9) * a->tick;
 }
 
-/* Shows a number with the digits that ticks need. */
-static void add_number(sp_html *html, double value)
+/* Appends a tick at `at` of the side to the list "x" or "y". */
+static void chart_add_tick(sp_page *page, json_t *to, const char *list, double at,
+                           double value)
 {
     const double size = fabs(value);
+    char text[32];
 
     if (size >= 1e6)
-        sp_html_add(html, "%.4gM", value / 1e6);
+        snprintf(text, sizeof text, "%.4gM", value / 1e6);
     else if (size >= 1e4)
-        sp_html_add(html, "%.4gk", value / 1e3);
-    else if (size < 1e-12)
-        sp_html_raw(html, "0");
+        snprintf(text, sizeof text, "%.4gk", value / 1e3);
     else
-        sp_html_add(html, "%.4g", value);
+        snprintf(text, sizeof text, "%.4g", size < 1e-12 ? 0 : value);
+    sp_page_put(page, sp_page_add(page, to, list, NULL), "at %f percent %f text %s", at,
+                at * 100 / SIDE, text);
 }
 
-static void add_y_tick(sp_html *html, const axes *a, double y)
-{
-    sp_html_add(html, "<span class=\"ty\" style=\"top:%.2f%%\">",
-                up(a, y) * 100 / SIDE);
-    add_number(html, y);
-    sp_html_raw(html, "</span>");
-}
-
-/* Calls `add` for each tick of the y axis. */
-static void each_y_tick(sp_html *html, const axes *a,
-                        void (*add)(sp_html *html, const axes *a, double y))
-{
-    if (a->is_log) {
-        const bool is_narrow = a->y1 - a->y0 < 2.5;
-
-        for (double power = floor(a->y0); power <= a->y1; power++)
-            for (int digit = 1; digit < (is_narrow ? 6 : 2);
-                 digit += digit == 1 ? 1 : 3) {
-                const double y = pow(10, power) * digit;
-
-                if (log10(y) >= a->y0 - 1e-9 && log10(y) <= a->y1 + 1e-9)
-                    add(html, a, y);
-            }
-        return;
-    }
-    for (double k = ceil(a->y0 / a->tick - 1e-9); k * a->tick <= a->y1 + a->tick * 1e-6;
-         k++)
-        add(html, a, k * a->tick);
-}
-
-static void add_grid_line(sp_html *html, const axes *a, double y)
-{
-    sp_html_add(html, "M0 %.1fH%d", up(a, y), SIDE);
-}
-
-static void add_x_ticks(sp_html *html, const axes *a, bool is_small)
+static void chart_add_ticks(sp_page *page, json_t *to, const axes *a, bool is_small)
 {
     const double tick = fmax(tick_of(a->x1 - a->x0, is_small ? 2 : 5), 1);
+    const int n_digits = a->y1 - a->y0 < 2.5 ? 6 : 2; /* of a power of ten */
 
-    for (double k = ceil(a->x0 / tick - 1e-9); k * tick <= a->x1 + tick * 1e-6; k++) {
-        sp_html_add(html, "<span class=\"tx\" style=\"left:%.2f%%\">",
-                    across(a, k * tick) * 100 / SIDE);
-        add_number(html, k * tick);
-        sp_html_raw(html, "</span>");
-    }
+    for (double k = ceil(a->x0 / tick - 1e-9); k * tick <= a->x1 + tick * 1e-6; k++)
+        chart_add_tick(page, to, "x", across(a, k * tick), k * tick);
+    for (double power = floor(a->y0); a->is_log && power <= a->y1; power++)
+        for (int digit = 1; digit < n_digits; digit += digit == 1 ? 1 : 3) {
+            const double y = pow(10, power) * digit;
+
+            if (log10(y) >= a->y0 - 1e-9 && log10(y) <= a->y1 + 1e-9)
+                chart_add_tick(page, to, "y", up(a, y), y);
+        }
+    for (double k = ceil(a->y0 / a->tick - 1e-9);
+         !a->is_log && k * a->tick <= a->y1 + a->tick * 1e-6; k++)
+        chart_add_tick(page, to, "y", up(a, k * a->tick), k * a->tick);
 }
 
 /* ---- curves ---- */
-
-/* The points of a curve that are drawn. */
-typedef struct curve {
-    int n;
-    double x[2 * COLUMNS + 4], y[2 * COLUMNS + 4];
-} curve;
-
-static void chart_add_point(curve *c, double x, double y)
-{
-    assert(c->n < (int)(sizeof c->x / sizeof *c->x));
-    c->x[c->n] = x;
-    c->y[c->n++] = y;
-}
-
-/* Keeps the least and the greatest value of each column, in their order, so that no
- * peak is lost. */
-static void thin(curve *c, const axes *a, const sp_series *s, const double *y)
-{
-    int i = 0;
-
-    c->n = 0;
-    while (i < s->n) {
-        const int column = (int)fmin(across(a, s->x[i]) * COLUMNS / SIDE, COLUMNS);
-        int lo = -1, hi = -1;
-
-        for (; i < s->n; i++) {
-            if (!isfinite(y[i]) || (a->is_log && y[i] <= 0) || !isfinite(s->x[i]))
-                continue;
-            if (s->n > COLUMNS &&
-                (int)fmin(across(a, s->x[i]) * COLUMNS / SIDE, COLUMNS) != column &&
-                lo >= 0)
-                break;
-            lo = lo < 0 || y[i] < y[lo] ? i : lo;
-            hi = hi < 0 || y[i] > y[hi] ? i : hi;
-            if (s->n <= COLUMNS) {
-                i++;
-                break;
-            }
-        }
-        if (lo < 0)
-            continue;
-        if (lo != hi)
-            chart_add_point(c, s->x[lo < hi ? lo : hi], y[lo < hi ? lo : hi]);
-        chart_add_point(c, s->x[lo > hi ? lo : hi], y[lo > hi ? lo : hi]);
-        if (c->n > 2 * COLUMNS)
-            break;
-    }
-}
-
-static void add_path(sp_html *html, const axes *a, const curve *c)
-{
-    sp_html_raw(html, " d=\"");
-    for (int i = 0; i < c->n; i++)
-        sp_html_add(html, "%s%.1f %.1f", i ? "L" : "M", across(a, c->x[i]),
-                    up(a, c->y[i]));
-    /* A single point is a line of no length with round ends. */
-    if (c->n == 1)
-        sp_html_raw(html, "h0");
-    sp_html_raw(html, "\"/>");
-}
 
 /* The running mean over about a fortieth of the values. *mean is malloc'd; NULL without
  * memory. */
@@ -240,58 +155,97 @@ static double *chart_smooth(const sp_series *s)
     return mean;
 }
 
-/* Adds a curve with its numbers for the pointer. */
-static void chart_add_curve(sp_html *html, const axes *a, const sp_chart *chart,
-                            const sp_series *s)
-{
-    double *mean = chart->is_smoothed && s->n > SMOOTHED ? chart_smooth(s) : NULL;
-    curve *c = malloc(sizeof *c);
+/* The points of a curve that are drawn, as two texts. */
+typedef struct curve {
+    FILE *points, *path;
+    int n;
+} curve;
 
-    if (!c) {
-        html->is_short = true;
-        free(mean);
-        return;
-    }
-    thin(c, a, s, s->y);
-    if (c->n > 0) {
-        sp_html_add(html, "<path class=\"s s%d%s\" data-n=\"%s\" data-p=\"",
-                    s->colour % COLOURS, mean ? " raw" : "", s->name);
-        for (int i = 0; i < c->n; i++)
-            sp_html_add(html, "%s%.9g,%.9g", i ? " " : "", c->x[i], c->y[i]);
-        sp_html_raw(html, "\"");
-        add_path(html, a, c);
-    }
-    if (mean) {
-        thin(c, a, s, mean);
-        sp_html_add(html, "<path class=\"s s%d\"", s->colour % COLOURS);
-        add_path(html, a, c);
-    }
-    free(mean);
-    free(c);
+static void chart_add_point(curve *c, const axes *a, double x, double y)
+{
+    fprintf(c->points, "%s%.9g,%.9g", c->n ? " " : "", x, y);
+    fprintf(c->path, "%s%.1f %.1f", c->n++ ? "L" : "M", across(a, x), up(a, y));
 }
 
-void sp_chart_add(sp_html *html, const sp_chart *chart, const sp_series *series, int n)
+/* Keeps the least and the greatest value of each column, in their order, so that no
+ * peak is lost. */
+static void chart_thin(curve *c, const axes *a, const sp_series *s, const double *y)
 {
+    int lo = -1, hi = -1, column = 0;
+
+    for (int i = 0; i <= s->n && c->n <= 2 * COLUMNS; i++) {
+        int at = -1;
+
+        if (i < s->n &&
+            (!isfinite(y[i]) || (a->is_log && y[i] <= 0) || !isfinite(s->x[i])))
+            continue;
+        if (i < s->n)
+            at = s->n > COLUMNS
+                     ? (int)fmin(across(a, s->x[i]) * COLUMNS / SIDE, COLUMNS)
+                     : i;
+        if (lo >= 0 && at != column) {
+            if (lo != hi)
+                chart_add_point(c, a, s->x[lo < hi ? lo : hi], y[lo < hi ? lo : hi]);
+            chart_add_point(c, a, s->x[lo > hi ? lo : hi], y[lo > hi ? lo : hi]);
+            lo = hi = -1;
+        }
+        column = at;
+        if (i < s->n) {
+            lo = lo < 0 || y[i] < y[lo] ? i : lo;
+            hi = hi < 0 || y[i] > y[hi] ? i : hi;
+        }
+    }
+    /* A single point is a line of no length with round ends. */
+    if (c->n == 1)
+        fputs("h0", c->path);
+}
+
+/* Appends a curve of the values y; a name: the pointer shows it with the numbers. */
+static void chart_add_curve(sp_page *page, json_t *to, const axes *a,
+                            const sp_series *s, const double *y, int colour,
+                            const char *name, bool is_faint)
+{
+    char *points = NULL, *path = NULL;
+    size_t n;
+    curve c = {open_memstream(&points, &n), open_memstream(&path, &n), 0};
+
+    if (c.points && c.path)
+        chart_thin(&c, a, s, y);
+    if (!c.points || fclose(c.points) != 0)
+        page->is_short = true;
+    if (!c.path || fclose(c.path) != 0)
+        page->is_short = true;
+    if (c.n > 0)
+        sp_page_put(page, sp_page_add(page, to, "curve", NULL),
+                    "colour %d name %s points %s path %s kind %s", colour % 8, name,
+                    points, path, is_faint ? "raw" : "");
+    free(points);
+    free(path);
+}
+
+void sp_chart_add(sp_page *page, const char *list, const char *title, int flags,
+                  const sp_series *series, int n)
+{
+    json_t *at;
     axes a;
 
-    assert(chart->title && n >= 0 && (series || n == 0));
-    if (!find_ranges(&a, chart, series, n))
+    assert(title && n >= 0 && (series || n == 0));
+    if (!find_ranges(&a, flags, series, n))
         return;
-    round_ranges(&a, chart);
-    sp_html_add(html,
-                "<figure class=\"chart%s\"><figcaption>%s%-s</figcaption><div "
-                "class=\"plot\" data-x0=\"%.9g\" "
-                "data-x1=\"%.9g\" data-x=\"step\"><svg viewBox=\"0 0 %d %d\" "
-                "preserveAspectRatio=\"none\" role=\"img\" aria-hidden=\"true\">"
-                "<path class=\"grid\" d=\"",
-                chart->is_small ? " small" : "", chart->title,
-                a.is_log ? " <small>logarithmic</small>" : "", a.x0, a.x1, SIDE, SIDE);
-    each_y_tick(html, &a, add_grid_line);
-    sp_html_raw(html, "\"/>");
-    for (int s = 0; s < n; s++)
-        chart_add_curve(html, &a, chart, &series[s]);
-    sp_html_raw(html, "</svg>");
-    each_y_tick(html, &a, add_y_tick);
-    add_x_ticks(html, &a, chart->is_small);
-    sp_html_raw(html, "</div></figure>\n");
+    round_ranges(&a, flags);
+    at = sp_page_add(page, page->values, list, NULL);
+    sp_page_put(page, at, "title %s size %s scale %s x0 %f x1 %f", title,
+                flags & SP_CHART_SHARE ? "small" : "", a.is_log ? "logarithmic" : "",
+                a.x0, a.x1);
+    chart_add_ticks(page, at, &a, flags & SP_CHART_SHARE);
+    for (int i = 0; i < n; i++) {
+        const sp_series *s = &series[i];
+        double *mean =
+            flags & SP_CHART_SMOOTHED && s->n > SMOOTHED ? chart_smooth(s) : NULL;
+
+        chart_add_curve(page, at, &a, s, s->y, i, s->name, mean);
+        if (mean)
+            chart_add_curve(page, at, &a, s, mean, i, NULL, false);
+        free(mean);
+    }
 }

@@ -1,26 +1,26 @@
-/* Curves as SVG within HTML. The curves stretch with the page; ticks, labels and the
- * numbers under the pointer keep their size. Local. */
+/* Curves as values of a page: axes with their ticks, and the paths of an SVG of 1000 x
+ * 1000. The curves stretch with the page; ticks, labels and the numbers under the pointer
+ * keep their size. Local. */
 #ifndef SP_CHART_H
 #define SP_CHART_H
 
-#include "report/sp_html.h"
+#include "report/sp_page.h"
 
 typedef struct sp_series {
     const char *name; /* any text; shown under the pointer */
-    int colour;       /* 0 .. 7: colour number in the page's style */
     int n;
     const double *x, *y; /* [n] steps, rising; no point is drawn if y is NAN */
 } sp_series;
 
-typedef struct sp_chart {
-    const char *title; /* any text */
-    double lo, hi;     /* of the y axis; NAN: as the values are */
-    bool is_smoothed;  /* noisy values: the running mean is emphasized */
-    bool is_small;     /* one of many beside each other */
-    bool is_linear;    /* the axis is never logarithmic */
-} sp_chart;
+enum {
+    SP_CHART_SMOOTHED = 1, /* noisy values: the running mean is emphasized */
+    SP_CHART_LINEAR = 2,   /* the axis is never logarithmic */
+    SP_CHART_SHARE = 4 /* y is from 0 to 1, and the chart is one of many small ones */
+};
 
-/* Appends the chart; nothing if no series has two points to join or one to mark. */
-void sp_chart_add(sp_html *html, const sp_chart *chart, const sp_series *series, int n);
+/* Appends the chart to a list of the page; series i has the colour i. Nothing if no
+ * series has a point. */
+void sp_chart_add(sp_page *page, const char *list, const char *title, int flags,
+                  const sp_series *series, int n);
 
 #endif

@@ -1,13 +1,13 @@
 /* The report of one or several runs: one HTML file that needs nothing else, to be
  * opened without a network, copied home, printed. The flow of the folder:
  *
- *     run folder --sp_history--> numbers, texts         damaged parts become notes
- *     histories    --sp_report---> summary, differences of the decks   (sp_report.c)
+ *     run folder --sp_history--> numbers, texts       damaged parts become notes
+ *     histories  --sp_report---> values: cards, differences of the decks   (sp_report.c)
  *                              curves, by sp_chart                 (sp_report_curves.c)
  *                              classes, confusion                  (sp_report_classes.c)
  *                              time, ranks, versions, checkpoints  (sp_report_machine.c)
  *                              pictures                            (sp_report_pictures.c)
- *                --sp_html---> escaped text, base64
+ *     values     --sp_page-----> sp_report.html, the template, filled; text is escaped
  *
  * The same folders give the same bytes: a page contains no time of its creation. Local;
  * used on one rank. */

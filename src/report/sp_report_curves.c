@@ -1,14 +1,45 @@
-/* The curves of a page. */
-#include <assert.h>
+/* The charts of a page. */
 #include <math.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "report/sp_chart.h"
 #include "report/sp_report_internal.h"
 
+/* A chart of a number of each logged step, or of each evaluation of the training. */
+typedef struct curves_chart {
+    const char *list, *title;
+    int flags; /* of sp_chart.h */
+    bool is_eval;
+    size_t offset;     /* of the number in sp_history_step or sp_history_eval */
+    double unit;       /* the number is divided by it */
+    const char *class; /* the number is the IoU of this class */
+} curves_chart;
+
+#define STEP(name, unit)                                                               \
+    false, offsetof(sp_history_step, at[SP_STEP_AT_##name]), unit, NULL
+#define EVAL(name) true, offsetof(sp_history_eval, name), 1, NULL
+static const char training[] = "training_chart", times[] = "time_chart";
+enum { NOISY = SP_CHART_SMOOTHED, TIME = SP_CHART_SMOOTHED | SP_CHART_LINEAR };
+static const curves_chart charts[] = {
+    {training, "Loss of the step", NOISY, STEP(LOSS, 1)},
+    {training, "Loss in validation", 0, EVAL(loss)},
+    {training, "Mean IoU over voxels", 0, EVAL(miou)},
+    {training, "Mean IoU over points", 0, EVAL(point_miou)},
+    {training, "Accuracy", 0, EVAL(accuracy)},
+    {training, "Learning rate", SP_CHART_LINEAR, STEP(LR, 1)},
+    {training, "Norm of the gradient", NOISY, STEP(GRAD_NORM, 1)},
+    {times, "Seconds of a step", TIME, STEP(STEP_S, 1)},
+    {times, "Seconds waiting for data", TIME, STEP(DATA_WAIT_S, 1)},
+    {times, "Seconds waiting for other ranks", TIME, STEP(COMM_EXPOSED_S, 1)},
+    {times, "Imbalance: fullest rank over mean", TIME, STEP(IMBALANCE, 1)},
+    {times, "Voxels of a step", TIME, STEP(VOXELS, 1)},
+    {times, "Memory of the largest rank in MiB", TIME, STEP(MEMORY, 1 << 20)}};
+
 /* The IoU of the class of this name, over points if there are points. */
-static double report_curves_iou_of(const sp_history_eval *e, const char *class)
+static double curves_iou(const sp_history_eval *e, const char *class)
 {
     const double *iou = e->point_iou ? e->point_iou : e->iou;
 
@@ -18,148 +49,79 @@ static double report_curves_iou_of(const sp_history_eval *e, const char *class)
     return NAN;
 }
 
-static double number_at(const void *element, size_t offset)
+/* Gives a run's n points: x [n], then y [n]; malloc'd, NULL without memory. */
+static double *curves_points(const sp_history *s, const curves_chart *from, int n)
 {
-    return *(const double *)(const void *)((const char *)element + offset);
-}
+    double *x = malloc((2 * (size_t)n + 1) * sizeof *x);
 
-/* Writes the n points of a run: x [n], then y [n]. */
-static void curves_copy_points(const sp_history *s, const sp_report_numbers *from,
-                               int n, double *x)
-{
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; x && i < n; i++) {
+        const char *element =
+            from->is_eval ? (const char *)&s->eval[i] : (const char *)&s->step[i];
+
         x[i] = from->is_eval ? s->eval[i].step : s->step[i].at[SP_STEP_AT_STEP];
-        x[n + i] = from->iou       ? report_curves_iou_of(&s->eval[i], from->iou)
-                   : from->is_eval ? number_at(&s->eval[i], from->offset)
-                                   : number_at(&s->step[i], from->offset);
-        x[n + i] /= from->unit > 0 ? from->unit : 1;
+        if (from->class)
+            x[n + i] = curves_iou(&s->eval[i], from->class);
+        else
+            memcpy(&x[n + i], element + from->offset, sizeof *x);
+        x[n + i] /= from->unit;
     }
+    return x;
 }
 
-void sp_report_add_chart(const sp_report *report, const sp_chart *chart,
-                         const sp_report_numbers *from)
+/* Appends a chart with a curve for each run that has the numbers. */
+static void curves_add(const sp_report *report, const curves_chart *from)
 {
     sp_series *series = calloc((size_t)report->n, sizeof *series);
-    double **held = calloc((size_t)report->n, sizeof *held);
-    bool is_short = !series || !held;
+    bool is_short = !series;
 
-    assert(report->n > 0);
     for (int run = 0; !is_short && run < report->n; run++) {
         const sp_history *s = &report->history[run];
         const int n = from->is_eval ? s->n_evals : s->n_steps;
-        double *x = held[run] = malloc((2 * (size_t)n + 1) * sizeof *x);
+        double *x = curves_points(s, from, n);
 
         is_short = !x;
-        if (is_short)
-            break;
-        curves_copy_points(s, from, n, x);
-        series[run] =
-            (sp_series){report->n > 1 ? s->name : chart->title, run, n, x, x + n};
+        if (x)
+            series[run] =
+                (sp_series){report->n > 1 ? s->name : from->title, n, x, x + n};
     }
     if (is_short)
-        report->html->is_short = true;
+        report->page->is_short = true;
     else
-        sp_chart_add(report->html, chart, series, report->n);
-    for (int run = 0; held && run < report->n; run++)
-        free(held[run]);
-    free(held);
+        sp_chart_add(report->page, from->list, from->title, from->flags, series,
+                     report->n);
+    for (int run = 0; series && run < report->n; run++)
+        free((void *)(uintptr_t)series[run].x);
     free(series);
 }
 
 /* Has an earlier run a class of this name? Then its chart shows this run too. */
-static bool is_shown(const sp_report *report, int run, const char *class)
+static bool curves_has_class(const sp_report *report, int run, const char *class)
 {
     for (int r = 0; r < run; r++) {
         const sp_history *s = &report->history[r];
 
-        if (s->n_evals > 0)
-            for (int c = 0; c < s->eval[s->n_evals - 1].n_classes; c++)
-                if (strcmp(s->eval[s->n_evals - 1].class_name[c], class) == 0)
-                    return true;
+        for (int c = 0; s->n_evals && c < s->eval[s->n_evals - 1].n_classes; c++)
+            if (strcmp(s->eval[s->n_evals - 1].class_name[c], class) == 0)
+                return true;
     }
     return false;
 }
 
-static void add_class_charts(const sp_report *report)
+void sp_report_add_curves(const sp_report *report)
 {
-    bool has_head = false;
-
+    for (size_t i = 0; i < sizeof charts / sizeof *charts; i++)
+        curves_add(report, &charts[i]);
     for (int run = 0; run < report->n; run++) {
         const sp_history *s = &report->history[run];
         const sp_history_eval *last = s->n_evals ? &s->eval[s->n_evals - 1] : NULL;
 
         for (int c = 0; last && c < last->n_classes; c++) {
-            const sp_chart chart = {
-                .title = last->class_name[c], .lo = 0, .hi = 1, .is_small = true};
+            const curves_chart chart = {
+                "class_chart",      last->class_name[c], SP_CHART_SHARE, true, 0, 1,
+                last->class_name[c]};
 
-            if (is_shown(report, run, last->class_name[c]))
-                continue;
-            if (!has_head)
-                sp_html_raw(report->html,
-                            "<h3>IoU of each class</h3><div class=\"grid4\">"
-                            "\n");
-            has_head = true;
-            sp_report_add_chart(
-                report, &chart,
-                &(sp_report_numbers){.is_eval = true, .iou = last->class_name[c]});
+            if (!curves_has_class(report, run, chart.class))
+                curves_add(report, &chart);
         }
     }
-    if (has_head)
-        sp_html_raw(report->html, "</div>\n");
-}
-
-static void report_curves_add_legend(const sp_report *report)
-{
-    if (report->n < 2)
-        return;
-    sp_html_raw(report->html, "<ul class=\"keys\">");
-    for (int run = 0; run < report->n; run++) {
-        sp_html_raw(report->html, "<li>");
-        sp_report_add_run(report, run);
-        sp_html_raw(report->html, "</li>");
-    }
-    sp_html_raw(report->html, "</ul>\n");
-}
-
-void sp_report_add_curves(const sp_report *report)
-{
-    static const struct {
-        const char *title;
-        bool is_eval, is_smoothed, is_linear;
-        size_t offset;
-    } charts[] = {
-        {"Loss of the step", false, true, false, SP_REPORT_STEP(LOSS)},
-        {"Loss in validation", true, false, false, offsetof(sp_history_eval, loss)},
-        {"Mean IoU over voxels", true, false, false, offsetof(sp_history_eval, miou)},
-        {"Mean IoU over points", true, false, false,
-         offsetof(sp_history_eval, point_miou)},
-        {"Accuracy", true, false, false, offsetof(sp_history_eval, accuracy)},
-        {"Learning rate", false, false, true, SP_REPORT_STEP(LR)},
-        {"Norm of the gradient", false, true, false, SP_REPORT_STEP(GRAD_NORM)}};
-    bool has_any = false;
-
-    assert(report->n > 0 && report->history);
-    for (int run = 0; run < report->n; run++)
-        has_any =
-            has_any || report->history[run].n_steps || report->history[run].n_evals;
-    sp_html_raw(report->html, "<h2>Training</h2>\n");
-    if (!has_any) {
-        sp_html_raw(report->html, "<p class=\"soft\">No step has been logged.</p>\n");
-        return;
-    }
-    report_curves_add_legend(report);
-    sp_html_raw(report->html, "<div class=\"grid2\">\n");
-    for (size_t i = 0; i < sizeof charts / sizeof *charts; i++) {
-        const sp_chart chart = {.title = charts[i].title,
-                                .lo = NAN,
-                                .hi = NAN,
-                                .is_smoothed = charts[i].is_smoothed,
-                                .is_linear = charts[i].is_linear};
-
-        sp_report_add_chart(report, &chart,
-                            &(sp_report_numbers){.is_eval = charts[i].is_eval,
-                                                 .offset = charts[i].offset});
-    }
-    sp_html_raw(report->html, "</div>\n");
-    add_class_charts(report);
 }

@@ -107,7 +107,7 @@ owner mpi.h src/comm/sp_comm_internal.h
 owner hdf5.h src/h5/sp_h5_internal.h
 owner libconfig.h 'src/deck/*'
 owner hwloc.h src/comm/sp_affinity.c
-owner jansson.h src/run/sp_run_state.c src/report/sp_run_watch.c src/report/sp_history_line.c \
+owner jansson.h src/run/sp_run_state.c src/report/sp_run_watch.c src/report/sp_history_line.c src/report/sp_page.c \
     src/weights/sp_safetensors.c src/scan/sp_scan_ept.c
 owner png.h src/report/sp_png.c
 owner tiffio.h src/label/label_raster_tiff.c

@@ -64,7 +64,6 @@ count() {
         open = 1
         next
     }
-    FILENAME ~ /sp_report_style.c$/ { next } # CSS
     part == "messages" && $0 !~ /^ *(\/?\*|#include)/ { messages($0); next }
     part == "messages" { next }
     {

@@ -204,7 +204,7 @@ RUNS_TEST(numbers_are_those_of_the_lines)
     shows("1&#8239;234&#8239;567");
     shows("25.0 %"); /* data_wait_s of step_s */
     /* A cell of the confusion matrix: row, column, count, share. */
-    shows("title=\"ground\n&rarr; tree\n10 voxels, 16.67 %\">17<small>10</small></i>");
+    shows("title=\"ground&#10;&rarr; tree&#10;10 voxels, 16.67 %\">17<small>10</small></i>");
     shows("1.25 times the mean share");
     shows("a &lt;b&gt;processor&lt;/b&gt;</td><td>fp32</td><td>an MPI&#39;s sums</td>");
     assert_string_equal(
