@@ -31,6 +31,7 @@ rm r/pictures/[0-9]*.png
 sees files r/tensorboard/events.out.tfevents.
 same r/metrics.jsonl metrics.jsonl.copy "metrics.jsonl that after_save got last"
 sees r/report.html '<span class="state done">done</span>'
+sees r/report.html '<small>ranks 0 to 1</small>'
 # The page of a run that goes on has a browser read it again; the last page does not.
 grep -qF 'http-equiv="refresh"' r/report.html && fail "a finished run's page renews itself"
 cp -R r going

@@ -1,6 +1,5 @@
 /* A report is well-formed whatever the run folder holds: every tag is closed, names are
- * text, nothing is fetched from elsewhere, and its numbers are those of metrics.jsonl.
- * */
+ * text, nothing is fetched from elsewhere, and its numbers are those of metrics.jsonl. */
 #include "fixtures/test.h"
 
 #include <ctype.h>
@@ -204,7 +203,9 @@ RUNS_TEST(numbers_are_those_of_the_lines)
     shows("1&#8239;234&#8239;567");
     shows("25.0 %"); /* data_wait_s of step_s */
     /* A cell of the confusion matrix: row, column, count, share. */
-    shows("title=\"ground&#10;&rarr; tree&#10;10 voxels, 16.67 %\">17<small>10</small></i>");
+    shows("title=\"ground&#10;&rarr; tree&#10;10 voxels, 16.67 "
+          "%\">17<small>10</small></i>");
+    shows("<li>tree &rarr; ground: 15</li><li>ground &rarr; tree: 10</li></ul>");
     shows("1.25 times the mean share");
     shows("a &lt;b&gt;processor&lt;/b&gt;</td><td>fp32</td><td>an MPI&#39;s sums</td>");
     assert_string_equal(
@@ -226,6 +227,33 @@ RUNS_TEST(time_is_of_starts_that_ended)
     shows("<dd>5 s in 2 starts</dd>");
     report_of(START END);
     shows("<dd>2.5 s</dd>");
+}
+
+RUNS_TEST(starts_totals_and_memory)
+{
+    report_of(START "{\"event\":\"resume\",\"step\":3,\"ranks\":4,\"nodes\":2}\n"
+                    "{\"event\":\"step\",\"step\":4,\"step_s\":1,\"memory_bytes\":"
+                    "3145728}\n{\"event\":\"end\",\"total_s\":125,\"eval_s\":3725}\n");
+    shows("<tr><td>begun</td><td>0</td><td>2 on 1</td>");
+    shows("<tr><td>continued</td><td>3</td><td>4 on 2</td><td></td>");
+    shows("<li>in all 2 min 05 s</li><li>evaluation 1 h 02 min</li></ul>");
+    shows("took 3 MiB of memory");
+}
+
+RUNS_TEST(validation_sets_and_pictures)
+{
+    put(0, "pictures/best-truth-top.png", "\x89PNG\r\n\x1a\n<\xc3?");
+    put(0, "pictures/pictures.json",
+        "{\"samples\":[{\"which\":\"best\",\"name\":\"<s>\",\"miou\":0.5,"
+        "\"voxels\":4321},{\"which\":\"../x\"}]}");
+    report_of("{\"event\":\"eval\",\"step\":3,\"miou\":0.5,\"iou\":{\"x\":0.5},"
+              "\"confusion\":[[4]],\"sets\":{\"<i>\":{\"samples\":2,\"loss\":1.5,"
+              "\"miou\":0.375}}}\n");
+    shows("<tr><td>&lt;i&gt;</td><td>2</td><td>1.5000</td><td>&ndash;</td>"
+          "<td>0.3750</td><td>&ndash;</td><td>&ndash;</td></tr>");
+    shows("The best sample: mean IoU 0.5000 <small>&lt;s&gt;, 4&#8239;321 voxels");
+    shows("view\" src=\"data:image/png;base64,iVBORw0KGgo8wz8=\">");
+    assert_int_equal(count(page, "this picture cannot be read"), 5);
 }
 
 /* Merged numbers stand beside the plain ones of the same unit. */
@@ -319,9 +347,8 @@ RUNS_TEST(numbers_of_any_size)
         "{\"event\":\"eval\",\"step\":null,\"samples\":1e300,\"miou\":7,"
         "\"iou\":{\"a\":-3},\"confusion\":[[9223372036854775807]]}\n"};
 
-    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
         report_of(lines[i]);
-    }
 }
 
 /* Two steps, and an evaluation of n classes with an IoU for each name. */
@@ -397,6 +424,7 @@ RUNS_TEST(two_runs_with_their_differences_first)
     shows("<tr><td>train.lr</td><td>0.1</td><td>0.25</td></tr>");
     shows_not("<td>train.epochs</td>");
     shows("data-n=\"run1\" data-p=\"1,1.75 2,0.5\"");
+    shows("data-n=\"run1\" data-p=\"3,0.625\""); /* IoU of ground */
     assert_true(strstr(page, "Differences of the decks") <
                 strstr(page, "<h2>Training"));
 }
