@@ -6,13 +6,12 @@
 #include <stdlib.h>
 
 /* A curve has at most two points for each of its COLUMNS columns. */
-enum { COLUMNS = 400, SIDE = 1000, SMOOTHED = 40, TICKS = 4 };
+enum { COLUMNS = 400, SIDE = 1000, SMOOTHED = 40 };
 
 /* The axes: the ranges of x and y in data, y as its logarithm if is_log. */
 typedef struct axes {
     double x0, x1, y0, y1;
     bool is_log;
-    int n_ticks; /* of the y axis, about */
     double tick; /* distance of the ticks of the y axis; not of a logarithmic one */
 } axes;
 
@@ -40,37 +39,33 @@ static double tick_of(double range, int n)
 }
 
 /* Finds the ranges of the values; false if no value is finite. */
-static bool find_ranges(axes *a, int flags, const sp_series *series, int n)
+static bool axes_find(axes *a, const sp_series *series, int n)
 {
-    double least = INFINITY, lo = INFINITY, hi = -INFINITY;
-    bool is_found = false;
-
-    *a =
-        (axes){INFINITY, -INFINITY, 0, 0, false, flags & SP_CHART_SHARE ? 2 : TICKS, 0};
+    *a = (axes){INFINITY, -INFINITY, INFINITY, -INFINITY, false, 0};
     for (int s = 0; s < n; s++)
         for (int i = 0; i < series[s].n; i++) {
             const double x = series[s].x[i], y = series[s].y[i];
 
             if (!isfinite(x) || !isfinite(y))
                 continue;
-            is_found = true;
             a->x0 = fmin(a->x0, x);
             a->x1 = fmax(a->x1, x);
-            lo = fmin(lo, y);
-            hi = fmax(hi, y);
-            least = y > 0 ? fmin(least, y) : least;
+            a->y0 = fmin(a->y0, y);
+            a->y1 = fmax(a->y1, y);
         }
-    a->is_log = is_found && !(flags & SP_CHART_LINEAR) && lo > 0 && hi / lo > 50;
-    a->y0 = a->is_log ? log10(least) : lo;
-    a->y1 = a->is_log ? log10(hi) : hi;
-    return is_found;
+    return a->x0 <= a->x1;
+}
+
+/* True if two borders are one number, or too close for ticks that differ. */
+static bool axes_are_close(double lo, double hi)
+{
+    return !(hi - lo > 1e-12 * fmax(fabs(lo), fabs(hi)));
 }
 
 /* Moves the borders outwards to round numbers. */
-static void round_ranges(axes *a, int flags)
+static void axes_round(axes *a, int flags)
 {
-    /* Ticks must differ as numbers, however large these are. */
-    if (!(a->x1 - a->x0 > 1e-12 * fmax(fabs(a->x0), fabs(a->x1)))) {
+    if (axes_are_close(a->x0, a->x1)) {
         const double half = fmax(fabs(a->x1) * 1e-6, 0.5);
 
         a->x0 -= half;
@@ -79,16 +74,13 @@ static void round_ranges(axes *a, int flags)
     if (flags & SP_CHART_SHARE) {
         a->y0 = 0;
         a->y1 = 1;
-        a->is_log = false;
-        a->tick = tick_of(1, a->n_ticks);
+    } else if (!(flags & SP_CHART_LINEAR) && a->y0 > 0 && a->y1 / a->y0 > 50) {
+        a->is_log = true;
+        a->y0 = floor(log10(a->y0) * 2) / 2;
+        a->y1 = ceil(log10(a->y1) * 2) / 2;
         return;
     }
-    if (a->is_log) {
-        a->y0 = floor(a->y0 * 2) / 2;
-        a->y1 = ceil(a->y1 * 2) / 2;
-        return;
-    }
-    if (a->y1 - a->y0 <= 1e-12 * fmax(fabs(a->y0), fabs(a->y1))) {
+    if (axes_are_close(a->y0, a->y1)) {
         const double half = fabs(a->y1) / 10;
 
         a->y0 -= half;
@@ -97,7 +89,7 @@ static void round_ranges(axes *a, int flags)
     /* An axis begins at zero if that costs little. */
     if (a->y0 > 0 && a->y0 < 0.4 * a->y1)
         a->y0 = 0;
-    a->tick = tick_of(a->y1 - a->y0, a->n_ticks);
+    a->tick = tick_of(a->y1 - a->y0, flags & SP_CHART_SHARE ? 2 : 4);
     a->y0 = floor(a->y0 / a->tick + 1e-9) * a->tick;
     a->y1 = ceil(a->y1 / a->tick - 1e-9) * a->tick;
 }
@@ -230,9 +222,9 @@ void sp_chart_add(sp_page *page, const char *list, const char *title, int flags,
     axes a;
 
     assert(title && n >= 0 && (series || n == 0));
-    if (!find_ranges(&a, flags, series, n))
+    if (!axes_find(&a, series, n))
         return;
-    round_ranges(&a, flags);
+    axes_round(&a, flags);
     at = sp_page_add(page, page->values, list, NULL);
     sp_page_put(page, at, "title %s size %s scale %s x0 %f x1 %f", title,
                 flags & SP_CHART_SHARE ? "small" : "", a.is_log ? "logarithmic" : "",

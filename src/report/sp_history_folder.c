@@ -70,42 +70,32 @@ static sp_status history_read_deck(sp_history *history)
 
 /* ---- checkpoints ---- */
 
-static int history_by_name(const void *a, const void *b)
+static int history_is_checkpoint(const struct dirent *entry)
 {
-    const sp_history_file *x = a, *y = b;
-
-    return strcmp(x->name, y->name);
+    return sp_file_ends_in(entry->d_name, ".h5");
 }
 
-static sp_status read_checkpoints(sp_history *history)
+static sp_status history_read_checkpoints(sp_history *history)
 {
-    char path[PATH_MAX], file[PATH_MAX];
-    DIR *folder = opendir(sp_file_in(history->dir, "checkpoints", path));
-    struct dirent *entry;
-    sp_status rc = SP_OK;
+    char folder[PATH_MAX], file[2 * PATH_MAX];
+    struct dirent **entry = NULL;
+    const int n = scandir(sp_file_in(history->dir, "checkpoints", folder), &entry,
+                          history_is_checkpoint, alphasort);
+    sp_status rc = n > 0 ? SP_NEW(&history->checkpoint, n, "checkpoints") : SP_OK;
 
-    while (folder && rc == SP_OK && (entry = readdir(folder))) {
-        const size_t n = strlen(entry->d_name);
+    for (int i = 0; i < n; i++) {
         struct stat st;
 
-        if (n < 4 || strcmp(entry->d_name + n - 3, ".h5") != 0 ||
-            snprintf(file, sizeof file, "%s/%s", path, entry->d_name) >=
-                (int)sizeof file ||
-            stat(file, &st) != 0)
-            continue;
-        rc = sp_history_grow((void **)&history->checkpoint, history->n_checkpoints,
-                             sizeof *history->checkpoint);
-        if (rc == SP_OK)
-            history->checkpoint[history->n_checkpoints++] =
-                (sp_history_file){strdup(entry->d_name), (int64_t)st.st_size};
-        if (rc == SP_OK && !history->checkpoint[history->n_checkpoints - 1].name)
-            rc = SP_FAIL(SP_EMEM, "no memory for the names of checkpoints");
+        snprintf(file, sizeof file, "%s/%s", folder, entry[i]->d_name);
+        if (rc == SP_OK && stat(file, &st) == 0) {
+            sp_history_file *to = &history->checkpoint[history->n_checkpoints++];
+
+            *to = (sp_history_file){strdup(entry[i]->d_name), (int64_t)st.st_size};
+            rc = to->name ? SP_OK : SP_FAIL(SP_EMEM, "no memory for checkpoints");
+        }
+        free(entry[i]);
     }
-    if (folder)
-        closedir(folder);
-    if (rc == SP_OK && history->n_checkpoints > 0)
-        qsort(history->checkpoint, (size_t)history->n_checkpoints,
-              sizeof *history->checkpoint, history_by_name);
+    free(entry);
     return rc;
 }
 
@@ -127,7 +117,7 @@ sp_status sp_history_read_folder(sp_history *history)
                         sp_error_last()->message);
     }
     SP_TRY(history_read_deck(history));
-    SP_TRY(read_checkpoints(history));
+    SP_TRY(history_read_checkpoints(history));
     pictures = history_read_text(history, "pictures/pictures.json");
     if (pictures)
         sp_history_parse_pictures(history, pictures);

@@ -17,6 +17,7 @@
 #include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "base/sp_signal.h"
+#include "report/sp_history.h"
 #include "report/sp_live.h"
 #include "run/sp_run.h"
 
@@ -57,13 +58,6 @@ typedef struct view {
 
 /* ---- metrics.jsonl ---- */
 
-static double real(const json_t *root, const char *key)
-{
-    const json_t *value = json_object_get(root, key);
-
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
 static int64_t whole(const json_t *root, const char *key)
 {
     return json_integer_value(json_object_get(root, key));
@@ -74,13 +68,13 @@ static void watch_parse_step(lines *l, const json_t *root, int64_t samples,
 {
     l->step = whole(root, "step");
     l->epoch = whole(root, "epoch");
-    l->loss = real(root, "loss");
-    l->left_s = real(root, "left_s");
-    l->memory_bytes = real(root, "memory_bytes");
+    l->loss = sp_history_number(root, "loss");
+    l->left_s = sp_history_number(root, "left_s");
+    l->memory_bytes = sp_history_number(root, "memory_bytes");
     /* The samples of a step follow from the samples between two lines. */
     if (l->step > step && step > 0)
         l->pace = (double)(whole(root, "samples") - samples) /
-                  (double)(l->step - step) / real(root, "step_s");
+                  (double)(l->step - step) / sp_history_number(root, "step_s");
 }
 
 /* Keeps a line that is the last of its kind. before: the step line before it. */
@@ -93,8 +87,9 @@ static void watch_parse_line(lines *l, const char *line, size_t length,
     if (sp_run_is_event(line, "step"))
         watch_parse_step(l, root, whole(old, "samples"), whole(old, "step"));
     else if (sp_run_is_event(line, "eval"))
-        l->score = real(root, "point_miou") >= 0 ? real(root, "point_miou")
-                                                 : real(root, "miou");
+        l->score = sp_history_number(root, "point_miou") >= 0
+                       ? sp_history_number(root, "point_miou")
+                       : sp_history_number(root, "miou");
     else {
         l->steps = whole(root, "steps");
         l->epochs = whole(root, "epochs");
