@@ -1,6 +1,6 @@
 /* Curves as values of a page: axes with their ticks, and the paths of an SVG of 1000 x
- * 1000. The curves stretch with the page; ticks, labels and the numbers under the pointer
- * keep their size. Local. */
+ * 1000. The curves stretch with the page; ticks, labels and the numbers under the
+ * pointer keep their size. Local. */
 #ifndef SP_CHART_H
 #define SP_CHART_H
 

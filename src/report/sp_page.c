@@ -171,7 +171,7 @@ static const json_t *page_find(const filling *f, const char *name)
     name += *name == '@';
     for (; strncmp(name, "../", 3) == 0 && depth > 0; name += 3)
         depth--;
-    return *name == '.' ? f->element[depth] : json_object_get(f->element[depth], name);
+    return json_object_get(f->element[depth], name);
 }
 
 static void page_fill_value(filling *f, char *name)
@@ -234,7 +234,7 @@ static void page_fill_named(filling *f, const char *name)
     page_fill_part(f, at + strlen(tag));
 }
 
-/* Fills the template from `at` to the end of its section; returns the place after it. */
+/* Fills the template from `at` to the end of a section; returns the place after it. */
 static const char *page_fill_part(filling *f, const char *at)
 {
     for (const char *tag; (tag = strstr(at, "{{"));) {

@@ -2,11 +2,11 @@
  * opened without a network, copied home, printed. The flow of the folder:
  *
  *     run folder --sp_history--> numbers, texts       damaged parts become notes
- *     histories  --sp_report---> values: cards, differences of the decks   (sp_report.c)
- *                              curves, by sp_chart                 (sp_report_curves.c)
- *                              classes, confusion                  (sp_report_classes.c)
- *                              time, ranks, versions, checkpoints  (sp_report_machine.c)
- *                              pictures                            (sp_report_pictures.c)
+ *     histories  --sp_report---> values: cards, differences of the decks  (sp_report.c)
+ *                              curves, by sp_chart                (sp_report_curves.c)
+ *                              classes, confusion                 (sp_report_classes.c)
+ *                              time, ranks, versions, checkpoints (sp_report_machine.c)
+ *                              pictures                           (sp_report_pictures.c)
  *     values     --sp_page-----> sp_report.html, the template, filled; text is escaped
  *
  * The same folders give the same bytes: a page contains no time of its creation. Local;

@@ -1,5 +1,5 @@
-/* Classes and confusions of a page and of its CSV: of each run's latest evaluation, over points if it
- * has points with labels, else over voxels. */
+/* Classes and confusions of a page and its CSV: of each run's latest evaluation, over
+ * points if it has points with labels, else over voxels. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* A report is well-formed whatever the run folder holds: every tag is closed, names are
- * text, nothing is fetched from elsewhere, and its numbers are those of metrics.jsonl. */
+ * text, nothing is fetched from elsewhere, its numbers are those of metrics.jsonl. */
 #include "fixtures/test.h"
 
 #include <ctype.h>
