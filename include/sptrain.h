@@ -22,7 +22,9 @@
  * Rules for all functions:
  *   - The library never prints, exits, catches signals or reads the environment. Lines
  *     of the log go to the hooks of sp_training, and nowhere without them. OpenMP's
- *     settings of the calling thread are as before when a function returns.
+ *     settings of the calling thread and its floating-point environment (rounding, small
+ *     numbers, traps) are as before when a function returns; inside of it, in callbacks
+ *     too, that environment is the default one.
  *   - A function that can fail returns a status, 0 (SP_OK) after success, and
  *     sp_error_text has the message. A function that creates an object sets it to NULL
  *     after a failure. Destroying NULL does nothing. A pointer may be NULL if the

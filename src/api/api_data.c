@@ -29,11 +29,13 @@ int sp_data_open_shards(sp_data **data, sp_comm *comm, int n,
                         const char *const *patterns)
 {
     sp_strings list = {0};
+    sp_loops caller;
     sp_status rc;
 
     API_NEED(data, "data");
     *data = NULL;
     API_NEED(comm, "comm");
+    caller = sp_loops_begin(0);
     rc = SP_NEW(data, 1, "a data set");
     for (int i = 0; rc == SP_OK && i < n; i++)
         rc = patterns && patterns[i]
@@ -43,6 +45,7 @@ int sp_data_open_shards(sp_data **data, sp_comm *comm, int n,
     if (rc == SP_OK)
         rc = sp_dataset_open(&(*data)->set, &list, comm);
     sp_strings_free(&list);
+    sp_loops_end(caller);
     return end_create(data, rc);
 }
 

@@ -2,6 +2,7 @@
  * from a checkpoint to the same bits, and that two trainings run in two threads. */
 #include "fixtures/test.h"
 
+#include <fenv.h>
 #include <math.h>
 #include <omp.h>
 #include <pthread.h>
@@ -120,6 +121,46 @@ static int no_loss(void *arg, const sp_logits *l, float *g, double *loss,
 {
     (void)arg, (void)l, (void)g, (void)loss, (void)weight;
     return 1;
+}
+
+static void round_all_threads(int direction)
+{
+#pragma omp parallel num_threads(2)
+    fesetround(direction);
+}
+
+static void rounds_to_nearest(void *arg, const sp_step_info *step)
+{
+    assert_int_equal(fegetround(), FE_TONEAREST);
+    count_step(arg, step);
+}
+
+/* Such a program could not load its own checkpoint: net.bn_eps would be another number. */
+TEST(a_program_that_rounds_upwards_has_the_same_weights)
+{
+    float *weights = NULL;
+
+    for (int i = 0; i < 2; i++) {
+        objects o;
+
+        open_objects(&o);
+        OK(sp_deck_override(o.deck, "run.threads=2"));
+        o.options.hooks.step_end = rounds_to_nearest;
+        round_all_threads(i ? FE_UPWARD : FE_TONEAREST);
+        OK(sp_training_create(&o.training, &o.options));
+        for (int step = 0; step < 4; step++)
+            OK(sp_training_step(o.training, NULL));
+        OK(sp_training_save(o.training, "rounded.h5"));
+        OK(sp_training_load(o.training, "rounded.h5"));
+        assert_int_equal(fegetround(), i ? FE_UPWARD : FE_TONEAREST);
+        round_all_threads(FE_TONEAREST);
+        if (i)
+            same_weights(&o, weights);
+        else
+            weights = copy_weights(&o);
+        close_objects(&o);
+    }
+    free(weights);
 }
 
 TEST(wrong_options_are_refused)
