@@ -33,7 +33,8 @@ for pass in "nothing is there" "shards of before"; do
     done
     # What a killed run leaves is removed by the next, whatever ranks, inputs and shards it has.
     # shellcheck disable=SC2086
-    SP_TEST_FAULT=kill@2:write:0 run 3 9 $convert --block 10 --shards 4
+    SP_TEST_FAULT=kill@2:write:0 launch 3 $convert --block 10 --shards 4 && fail "not killed"
+    says err '^fault: kill at '
     ls made >after
     test "$(grep -c '\.tmp$\|\.part$' after)" -gt 5 || fail "left by a killed run: $(cat after)"
     run 1 0 convert a.txt --out made/s
