@@ -411,7 +411,7 @@ static sp_status count_points_of(const vox_compare_options *o, vox_class_file *a
         return refuse_order(a, b, &fault);
     pair_table_clear(t);
     SP_TRY(count_by_key(a, b, false, t));
-    sp_log_info("%s and %s have their points in different orders: matched by position",
+    sp_log_warn("%s and %s have their points in different orders: matched by position",
                 a->path, b->path);
     return SP_OK;
 }

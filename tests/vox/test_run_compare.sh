@@ -29,8 +29,9 @@ says out '^9 *0 *0.0000 *0.0000 *- *0.0000$'
 { sed 1q b.txt && sed 1d b.txt | sort -r; } >turned.txt
 run 1 0 compare a.txt turned.txt
 says out "^$scores\$"
-cat out err | grep -q 'a.txt and turned.txt .*matched by position' ||
-    fail 'it does not tell that it matched by position'
+says err 'a.txt and turned.txt .*matched by position'
+run 1 0 compare a.txt turned.txt --json
+test "$(wc -l <out)" = 1 && says out '^{"a":"a.txt",' || fail "more than the JSON object"
 run 1 0 compare a.txt turned.txt --match id
 says out "^$scores\$"
 run 1 3 compare a.txt turned.txt --match order
