@@ -14,8 +14,11 @@ cat >bin/srun <<'END'
 state() {
     mkdir -p runs/mine/checkpoints
     echo "{\"state\":\"$1\",\"exit_code\":$2}" >runs/mine/status.json
+    test ! -d labelled/.sptrain || cp runs/mine/status.json labelled/.sptrain/status-label.json
 }
 case $ACT in
+hidden) state failed 3 && exit 143 ;;
+vanished) state running 0 ;;
 fails) exit 1 ;;
 signal) kill -9 $$ ;;
 misspelt) exit 2 ;;
@@ -96,8 +99,33 @@ for act in "fails 1" "signal 137" "misspelt 2" "done 0"; do
     evaluate "${act#* }"
     SLURM_JOB_ID=7 job "${act#* }" 0 bash jobs/label.slurm runs/mine labelled 'tiles/*.laz'
 done
+# label STATUS REQUEUES [VARIABLE=VALUE...]
+label() {
+    want=$1 queue=$2
+    shift 2
+    job "$want" "$queue" env SLURM_JOB_ID=7 "$@" \
+        bash jobs/label.slurm runs/mine labelled 'tiles/*.laz'
+}
 ACT=stopped
-SLURM_JOB_ID=7 job 0 1 bash jobs/label.slurm runs/mine labelled 'tiles/*.laz'
+label 0 1
+# A task that ends without a word is no success; the status of an earlier start says nothing.
+mkdir -p labelled/.sptrain
+for act in "killed 137" "vanished 1" "hidden 3" "done 0"; do
+    ACT=${act% *}
+    label "${act#* }" 0
+done
+touch -d '1 hour ago' labelled/.sptrain/status-label.json
+ACT=fails
+label 1 0 saved=0 state="done"
+# An array is FIRST-LAST, from any number on.
+array_of="SLURM_ARRAY_TASK_MIN=3 SLURM_ARRAY_TASK_MAX=5 SLURM_ARRAY_TASK_STEP=1"
+ACT="done"
+# shellcheck disable=SC2086 # words of env
+label 0 0 $array_of SLURM_ARRAY_TASK_COUNT=3 SLURM_ARRAY_TASK_ID=5
+says out 'labelled/.sptrain/task-2-of-3/status-label.json'
+# shellcheck disable=SC2086
+label 2 0 $array_of SLURM_ARRAY_TASK_COUNT=2 SLURM_ARRAY_TASK_ID=5
+says err 'an array with gaps: expected --array=FIRST-LAST'
 
 # The launcher's container of the MPI Operator: the lines after "- |".
 sed -n '/args:.*edit/,/volumeMounts/p' "$jobs/mpijob.yaml" |
