@@ -11,7 +11,6 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <jansson.h>
-#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +18,6 @@
 
 #include "base/sp_file.h"
 #include "base/sp_list.h"
-#include "base/sp_number.h"
 #include "scan/sp_scan_las.h"
 
 enum { KEY = 4 };
@@ -228,7 +226,8 @@ static bool ept_read_bounds(const json_t *root, const char *name, double low[3],
 
         low[a] = json_number_value(from);
         high[a] = json_number_value(to);
-        if (!json_is_number(from) || !json_is_number(to) || low[a] > high[a])
+        if (!json_is_number(from) || !json_is_number(to) ||
+            !(low[a] <= high[a] && isfinite(high[a] - low[a])))
             return false;
     }
     return true;
@@ -290,6 +289,7 @@ static bool ept_is_alike(const sp_scan *scan, const sp_scan *node)
 static sp_status ept_open_node(sp_scan *scan, int64_t i)
 {
     const sp_scan_options options = {.n_threads = scan->options.n_threads};
+    SP_CLOSED_BY(sp_scan_done) sp_scan *node = NULL;
     sp_ept *e = ept_of(scan);
     SP_FREED char *path = NULL;
 
@@ -300,18 +300,20 @@ static sp_status ept_open_node(sp_scan *scan, int64_t i)
         return SP_FAIL(SP_EDATA,
                        "%s: no such file, expected %" PRId64 " points of a node of %s",
                        path, e->node[i].n, scan->path);
-    SP_TRY(sp_scan_open(&e->open, path, &options));
-    e->current = i;
-    if (e->open->format != &sp_scan_laz || e->open->n_points != e->node[i].n)
+    SP_TRY(sp_scan_open(&node, path, &options));
+    if (node->format != &sp_scan_laz || node->n_points != e->node[i].n)
         return SP_FAIL(SP_EDATA,
                        "%s: %s with %" PRId64 " points, expected LAZ with %" PRId64
                        ", as the hierarchy says",
-                       path, e->open->format->name, e->open->n_points, e->node[i].n);
-    if (e->head && !ept_is_alike(scan, e->open))
+                       path, node->format->name, node->n_points, e->node[i].n);
+    if (e->head && !ept_is_alike(scan, node))
         return SP_FAIL(SP_EDATA,
                        "%s: expected the point format, record length, scale and offset "
                        "of %s",
                        path, e->head);
+    e->current = i;
+    e->open = node;
+    node = NULL;
     return SP_OK;
 }
 

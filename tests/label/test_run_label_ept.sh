@@ -97,6 +97,8 @@ damaged '"dataType" is "binary", expected "laszip"' ept.json s/laszip/binary/
 damaged '"hierarchyType" is "gzip", expected "json"' ept.json 's/Type": "json"/Type": "gzip"/'
 damaged 'expected "bounds" \[xmin' ept.json 's/"bounds": \[/&1e300,/'
 damaged 'expected "bounds" \[xmin' ept.json 's/"bounds": \[/&"a",7,7,/;s/, [0-9.]*, [0-9.]*, [0-9.]*\],$/],/'
+damaged 'expected "bounds" \[xmin' ept.json \
+    's/"bounds": \[[^,]*,\([^,]*,[^,]*\),[^,]*/"bounds": [-1.7e308,\1, 1.7e308/'
 damaged 'bad/ept.json: no JSON' ept.json 's/"bounds": \[/&1e999,/'
 damaged 'expected the number of "points"' ept.json 's/"points": /&"many", "n": /'
 damaged 'counts 15955000 points, but its hierarchy 15955' ept.json 's/15955/&000/'
