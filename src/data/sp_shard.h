@@ -295,6 +295,12 @@ sp_status sp_shard_close(sp_shard_writer *writer, sp_status rc);
 /* Gives the path of shard s of the n shards of a set: PREFIX-00000-of-00004.h5.
  * SP_EUSAGE: it is longer than size - 1 bytes, or PREFIX names a folder. */
 sp_status sp_shard_path(const char *prefix, int s, int n, char *path, size_t size);
+/* Keeps others from making shards of this prefix, whose unfinished files have the same
+ * names: locks the file PREFIX.lock, on one rank. SP_EIO: somebody else holds it for some
+ * seconds. A file system without locks keeps nobody. *lock is -1 before, and after a
+ * failure. sp_shards_unlock removes the file; it accepts -1. */
+sp_status sp_shards_lock(const char *prefix, int *lock);
+void sp_shards_unlock(const char *prefix, int *lock);
 /* Names the shards of a set, which were made with is_of_set, once all ranks have agreed
  * on rc: a set that failed, or was killed before its last shard was complete, has no
  * shard that training could mistake for the whole. With rc != SP_OK it removes them and

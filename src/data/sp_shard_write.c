@@ -1,16 +1,21 @@
 #include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "base/sp_crc.h"
 #include "base/sp_file.h"
 #include "base/sp_list.h"
+#include "base/sp_log.h"
 #include "data/sp_shard_internal.h"
 
-#define UNFINISHED ".part" /* appended to the name of a shard until it is complete */
+#define UNFINISHED      ".part" /* appended to the name of a shard until it is complete */
+#define LOCK_PATIENCE_S 10.0    /* the sample data are made in less */
 
 struct sp_shard_writer {
     sp_h5 *h5;
@@ -434,6 +439,41 @@ sp_status sp_shard_path(const char *prefix, int s, int n, char *path, size_t siz
     if (snprintf(path, size, "%s-%05d-of-%05d.h5", prefix, s, n) >= (int)size)
         return SP_FAIL(SP_EUSAGE, "%s: the name is too long", prefix);
     return SP_OK;
+}
+
+/* The file is opened again if its owner has removed it meanwhile. */
+sp_status sp_shards_lock(const char *prefix, int *lock)
+{
+    const double begin_s = sp_now_s();
+    char path[PATH_MAX];
+
+    snprintf(path, sizeof path, "%s.lock", prefix);
+    do {
+        SP_TRY(sp_file_open(path, O_RDWR | O_CREAT | O_NOFOLLOW, lock));
+        if (flock(*lock, LOCK_EX | LOCK_NB) == 0 ? sp_file_is_at(path, *lock)
+                                                 : errno != EWOULDBLOCK)
+            return SP_OK;
+        sp_file_done(lock);
+        *lock = -1;
+        sp_sleep_s(0.05);
+    } while (sp_now_s() - begin_s < LOCK_PATIENCE_S);
+    return SP_FAIL(
+        SP_EIO,
+        "%s: another process is making shards of this name; wait for its end, "
+        "or choose another name",
+        prefix);
+}
+
+void sp_shards_unlock(const char *prefix, int *lock)
+{
+    char path[PATH_MAX];
+
+    if (*lock < 0)
+        return;
+    snprintf(path, sizeof path, "%s.lock", prefix);
+    unlink(path);
+    sp_file_done(lock);
+    *lock = -1;
 }
 
 sp_status sp_shards_end(const char *prefix, int n, int rank, int size, sp_status rc)

@@ -174,6 +174,30 @@ static bool glob_finds(const char *pattern)
     return is_found;
 }
 
+static bool session_has_data(const sp_config *config)
+{
+    return glob_finds(config->data.train.at[0]) && glob_finds(config->data.val.at[0]);
+}
+
+/* Several first starts in one folder, such as those of an array of jobs, wait for the
+ * one that makes the data. */
+static sp_status make_missing_data(const sp_config *config)
+{
+    static const char set[] = SAMPLE_DATA "/all";
+    sp_status rc = SP_OK;
+    int lock = -1;
+
+    SP_TRY(sp_file_make_folder_of(set));
+    SP_TRY(sp_shards_lock(set, &lock));
+    if (!session_has_data(config)) {
+        sp_log_info("making sample data in " SAMPLE_DATA
+                    " (synthetic scenes, as spvox scene makes them)");
+        rc = sp_scene_make_sample_data(SAMPLE_DATA "/train", SAMPLE_DATA "/val");
+    }
+    sp_shards_unlock(set, &lock);
+    return rc;
+}
+
 /* Makes the sample data if the deck names them and they do not exist. */
 static sp_status make_sample_data(const sp_session *s)
 {
@@ -186,11 +210,8 @@ static sp_status make_sample_data(const sp_session *s)
 
     if (!is_sample)
         return SP_OK;
-    if (s->comm->rank == 0 && !(glob_finds(train->at[0]) && glob_finds(val->at[0]))) {
-        sp_log_info("making sample data in " SAMPLE_DATA
-                    " (synthetic scenes, as spvox scene makes them)");
-        rc = sp_scene_make_sample_data(SAMPLE_DATA "/train", SAMPLE_DATA "/val");
-    }
+    if (s->comm->rank == 0 && !session_has_data(s->config))
+        rc = make_missing_data(s->config);
     return sp_comm_agree(s->comm, rc);
 }
 

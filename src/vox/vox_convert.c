@@ -117,6 +117,7 @@ typedef struct convert {
     vox_codes *codes; /* counts of this rank's scans, later of all ranks */
     vox_set set;
     vox_sweeps sweeps;
+    int lock; /* of rank 0 on the shards' names; -1: not held */
 } convert;
 
 static void part_path(const convert *c, int64_t rank, char path[PATH_BYTES])
@@ -522,6 +523,7 @@ static sp_status convert_run(convert *c)
 
 static void convert_release(convert *c)
 {
+    sp_shards_unlock(c->lock < 0 ? "" : c->options->out, &c->lock);
     vox_sweeps_destroy(&c->sweeps);
     vox_set_destroy(&c->set);
     free(c->codes);
@@ -532,7 +534,7 @@ static void convert_release(convert *c)
 
 sp_status vox_convert(int argc, char **argv, sp_comm *comm)
 {
-    SP_CLOSED_BY(convert_release) convert c = {.comm = comm};
+    SP_CLOSED_BY(convert_release) convert c = {.comm = comm, .lock = -1};
     vox_options *options;
     sp_status rc;
 
@@ -549,6 +551,8 @@ sp_status vox_convert(int argc, char **argv, sp_comm *comm)
         rc = vox_options_check_inputs(options);
     if (rc == SP_OK)
         rc = sp_file_make_folder_of(options->out);
+    if (rc == SP_OK && comm->rank == 0)
+        rc = sp_shards_lock(options->out, &c.lock);
     SP_TRY(sp_comm_agree(comm, rc));
     return convert_run(&c);
 }

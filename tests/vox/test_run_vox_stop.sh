@@ -1,6 +1,8 @@
 #!/bin/sh
 # A request to stop ends convert, scene and apply with 75 on all ranks and one plain line,
-# whichever rank gets it; nothing unfinished stays, and outputs of before are as they were.
+# whichever rank gets it; nothing unfinished stays, and outputs of before are as they were. Two
+# that make shards of one name at a time do not mix them, and of several first starts of
+# sptrain one makes the sample data.
 . "$SP_SRCDIR/tests/fixtures/program.sh"
 SPTRAIN=$SP_BUILDDIR/spvox # what run starts
 awk 'BEGIN { srand(3); print "x y z intensity label"
@@ -46,6 +48,19 @@ for pass in "nothing is there" "shards of before"; do
     # shellcheck disable=SC2086
     run 2 0 $scene
 done
+# Nobody else makes shards of the same name meanwhile.
+SP_TEST_FAULT=stop@0:voxelize:0 "$SPTRAIN" convert a.txt --out made/s >out1 2>err &
+job=$!
+await "no fault" grep -q '^fault: stop' err
+await "convert is not stopped" is_state T $job
+cp err err1
+run 2 4 convert b.txt --out made/s
+says err 'made/s: another process is making shards of this name'
+kill -CONT $job
+finish
+test $got = 0 || fail "convert: $(cat err1)"
+test ! -e made/s.lock || fail "the lock stays"
+rm made/s-00000-of-00001.h5
 SPTRAIN=$SP_BUILDDIR/sptrain
 run 1 0 data.train='made/s-*.h5' 'data.val=[]' net.family=dummy train.steps=1 run.dir=r
 run 1 0 predict data.train='made/s-*.h5' data.val='made/s-*.h5' net.family=dummy run.dir=r
@@ -57,3 +72,11 @@ for format in txt ply; do
     run 1 0 apply r/predictions/*.h5 a.txt --out made/a.$format
     stopped 0:write:0 1 apply r/predictions/*.h5 a.txt --out made/a.$format
 done
+# Of several first starts of the default deck one makes the sample data.
+for n in 1 2 3; do
+    "$SP_BUILDDIR/sptrain" check run.dir="check$n" >"made.$n" 2>err.$n || echo "$n ended with $?" >bad &
+done
+wait
+test ! -e bad || fail "$(cat bad err.?)"
+cat made.? >made.all
+test "$(grep -c 'making sample data' made.all)" = 1 || fail "$(cat made.?)"

@@ -114,6 +114,7 @@ typedef struct writing {
     sp_grid *kept;  /* [n_samples] all zero if the sample is not kept */
     int64_t n_kept; /* voxels and points that this rank keeps */
     double mean[SP_SCENE_FEATURES], std[SP_SCENE_FEATURES];
+    int lock; /* of rank 0 on the shards' names; -1: not held */
 } writing;
 
 static int64_t first_of(const writing *w, int shard)
@@ -294,6 +295,8 @@ static sp_status scene_write_all(writing *w, sp_comm *comm)
 
     if (rc == SP_OK)
         rc = sp_file_make_folder_of(w->prefix);
+    if (rc == SP_OK && w->rank == 0)
+        rc = sp_shards_lock(w->prefix, &w->lock);
     if (rc == SP_OK)
         rc = scene_measure(w);
     SP_TRY(scene_agree(comm, rc));
@@ -314,7 +317,8 @@ sp_status sp_scene_write(const sp_scene_options *options, const char *prefix,
                  .n_shards = n_shards,
                  .is_stoppable = comm,
                  .rank = comm ? comm->rank : 0,
-                 .n_ranks = comm ? comm->size : 1};
+                 .n_ranks = comm ? comm->size : 1,
+                 .lock = -1};
     char path[PATH_MAX];
     sp_status rc;
 
@@ -328,6 +332,7 @@ sp_status sp_scene_write(const sp_scene_options *options, const char *prefix,
             (long long)n_samples, n_shards);
     SP_TRY(sp_shard_path(prefix, 0, n_shards, path, sizeof path));
     rc = scene_write_all(&w, comm);
+    sp_shards_unlock(prefix, &w.lock);
     scene_release(&w);
     return rc;
 }
