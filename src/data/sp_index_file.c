@@ -237,8 +237,9 @@ static sp_status index_read_table(sp_index_reader *r, const char *path)
         if (table.rc == SP_OK && !r->entry[r->n].name)
             return SP_FAIL(SP_EDATA, "a shard without a name");
     }
+    SP_TRY(table.rc);
     qsort(r->entry, (size_t)r->n, sizeof *r->entry, sp_by_text);
-    return table.rc;
+    return SP_OK;
 }
 
 /* Opens the index file beside a shard, unless it is open already or absent. */
@@ -288,25 +289,60 @@ static bool are_texts(const sp_texts *texts, int64_t n)
 
 static bool is_in_file(const sp_extent *e, int64_t file_bytes)
 {
-    int64_t bytes;
+    int64_t bytes, chunk_bytes;
 
-    if (e->type_size < 0 || e->type_size > 8 || e->cols < 0 || e->rows < 0)
+    if (e->type_size < 0 || e->type_size > 8 || e->cols < 0 || e->rows < 0 ||
+        e->chunks.rows < 0 || e->chunks.bytes < 0 ||
+        __builtin_mul_overflow(sp_extent_row_bytes(e), e->rows, &bytes) ||
+        __builtin_mul_overflow(sp_extent_row_bytes(e), e->chunks.rows, &chunk_bytes))
         return false;
     return e->at < 0 ||
-           (!__builtin_mul_overflow(sp_extent_row_bytes(e), e->rows, &bytes) &&
-            e->at <= file_bytes && bytes <= file_bytes - e->at);
+           (e->chunks.rows == 0 && e->at <= file_bytes && bytes <= file_bytes - e->at);
+}
+
+/* True if the dataset has this shape and numbers of a size that exists, or is absent. */
+static bool has_shape(const sp_extent *e, bool is_needed, int64_t rows, int cols)
+{
+    if (e->type_size == 0)
+        return !is_needed;
+    return (e->type_size & (e->type_size - 1)) == 0 && e->rows == rows &&
+           e->cols == cols;
+}
+
+/* True if the datasets have the shapes that readers of samples rely on. */
+static bool have_shapes(const sp_dataset *part)
+{
+    const sp_shard *s = part->shard;
+    const int64_t n = part->n_samples, voxels = part->n_voxels, points = part->n_points;
+    const int64_t context = s->context_voxel.rows;
+
+    return part->n_features > 0 && has_shape(&s->coords, true, voxels, 3) &&
+           has_shape(&s->features, true, voxels, part->n_features) &&
+           has_shape(&s->labels, part->has_labels, voxels, 1) &&
+           has_shape(&s->origin, false, n, 3) &&
+           has_shape(&s->subvoxel, part->has_subvoxel, voxels, 3) &&
+           has_shape(&s->crc, false, n, 1) &&
+           has_shape(&s->point_voxel, part->has_points, points, 1) &&
+           has_shape(&s->point_labels, false, points, 1) &&
+           has_shape(&s->point_index, false, points, 1) &&
+           has_shape(&s->context_voxel, part->has_blocks, context, 1) &&
+           has_shape(&s->context_block, part->has_blocks, context, 1) &&
+           has_shape(&s->context_point, part->has_blocks, context, 1);
 }
 
 /* True if no number of a part leads beyond its arrays or its shard. */
-static bool is_sound(const sp_dataset *part, const sp_index_entry *e)
+static bool is_sound(sp_dataset *part, const sp_index_entry *e)
 {
     sp_shard *shard = part->shard;
     const int64_t n = part->n_samples;
     bool is = n >= 0 && n == shard->n_samples && shard->file_bytes == e->bytes &&
-              part->rows && part->class_name && part->feature_name &&
-              part->n_voxels == shard->coords.rows &&
-              part->n_voxels == shard->features.rows;
+              part->class_name && part->feature_name && have_shapes(part);
 
+    for (int k = 0; is && k < SP_INDEX_ARRAYS; k++) {
+        const sp_index_array array = sp_index_array_of(part, k);
+
+        is = array.n == 0 || *array.at;
+    }
     for (int k = 0; is && k < SP_EXTENTS; k++)
         is = is_in_file(sp_shard_extent(shard, k), e->bytes);
     for (int c = 0; c < SP_COST_COLUMNS; c++)

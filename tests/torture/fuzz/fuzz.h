@@ -44,7 +44,7 @@ typedef struct fuzz_kind {
 /* clang-format off */
 #define FUZZ_KINDS(X)                                                                  \
     SP_SCAN_FORMATS(X) X(copc) X(convert) X(shard) X(shard_chunked) X(shard_values)    \
-    X(shard_links) X(info) X(checkpoint) X(checkpoint_values) X(checkpoint_structure)  \
+    X(shard_links) X(index) X(info) X(checkpoint) X(checkpoint_values) X(checkpoint_structure)  \
     X(weights) X(prediction) X(deck) X(check) X(eval) X(resume) X(heartbeat) X(status) \
     X(folder) X(events) X(report) X(link) X(tensors) X(packed) X(faulty)
 /* clang-format on */

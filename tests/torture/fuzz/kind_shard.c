@@ -1,11 +1,15 @@
 /* Shards as spvox writes them, in chunks as other programs write them, with linked and
  * impossible parts. */
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "compute/sp_backend.h"
+#include "data/sp_index_file.h"
 #include "fixtures/shard_fixture.h"
 #include "torture/fuzz/fuzz.h"
 #include "torture/fuzz/mutate_h5.h"
@@ -20,9 +24,29 @@ static blob stored[H5_N_STORES + 1];
 static const blob *const good = &stored[H5_N_STORES];
 static sp_dataset whole; /* the index of the good file */
 static sp_sample samples[SAMPLES];
+static blob beside; /* its index file */
 static const sp_sample_request all = {.verify = true, .with_points = true};
 
 /* ---- seeds ---- */
+
+/* Gives the shard the time that its index file has. */
+static void set_time(void)
+{
+    const struct timespec times[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
+
+    mutate_check(utimensat(AT_FDCWD, path, times, 0) == 0, "no time of a file");
+}
+
+static void prepare_index(void)
+{
+    char *paths[] = {(char *)(uintptr_t)path};
+    sp_indexed indexed;
+
+    set_time();
+    fuzz_must(sp_index_file_write(paths, 1, &indexed));
+    beside = blob_read(SP_INDEX_FILE);
+    unlink(SP_INDEX_FILE);
+}
 
 static void prepare(void)
 {
@@ -40,6 +64,7 @@ static void prepare(void)
     fuzz_must(fixture_open(&whole, path));
     for (int i = 0; i < SAMPLES; i++)
         fuzz_must(sp_sample_read(&whole, i, &all, &samples[i]));
+    prepare_index();
     h5_store_all(path, stored);
 }
 
@@ -248,6 +273,35 @@ static bool run_links(uint64_t *rng)
     return is_taken;
 }
 
+/* ---- the index file ---- */
+
+/* Damage of the index file is seen, and the shard is read instead. With checksums that fit
+ * the numbers may be others, but none leads beyond an array. */
+static bool run_index(uint64_t *rng)
+{
+    const bool is_mended = mutate_below(rng, 4) > 0;
+    CLOSED_BY(sp_dataset_close) sp_dataset set;
+    CLOSED_BY(sp_sample_destroy) sp_sample got = {0};
+    sp_sample_request request = all;
+    blob b = blob_copy(beside);
+    sp_status rc;
+
+    fuzz_put(path, *good);
+    set_time();
+    mutate_bytes(&b, rng);
+    if (is_mended)
+        fixture_mend_index(b.at, b.n);
+    fuzz_give(SP_INDEX_FILE, b);
+    if (!is_mended && !use(ALL))
+        fuzz_fault("a shard cannot be read, since its index file is damaged");
+    rc = fixture_open(&set, path);
+    unlink(SP_INDEX_FILE); /* of this mutant's shard only */
+    request.with_context = rc == SP_OK && set.has_blocks;
+    for (int64_t i = 0; rc == SP_OK && i < set.n_samples; i++)
+        rc = sp_sample_read(&set, i, &request, &got);
+    return fuzz_is_ok(rc, path);
+}
+
 /* ---- spvox info ---- */
 
 static sp_status info(void *context)
@@ -279,4 +333,5 @@ const fuzz_kind fuzz_shard = {"shard", 60, prepare, run_bytes};
 const fuzz_kind fuzz_shard_chunked = {"shard-chunked", 60, prepare, run_chunked};
 const fuzz_kind fuzz_shard_values = {"shard-values", 40, prepare, run_values};
 const fuzz_kind fuzz_shard_links = {"shard-structure", 40, prepare, run_links};
+const fuzz_kind fuzz_index = {"index", 30, prepare, run_index};
 const fuzz_kind fuzz_info = {"info", 15, prepare, run_info};

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/sp_file.h"
+#include "data/sp_index_file.h"
 #include "data/sp_shard_internal.h"
 #include "fixtures/shard_fixture.h"
 #include "h5/sp_h5.h"
@@ -343,6 +344,47 @@ TEST(change_while_in_use)
     assert_int_equal(truncate(path, 100), 0);
     FAILS(sp_sample_read(&set, 0, &all, &got), SP_EDATA, "shrank while in use");
     SAYS("sample 0");
+}
+
+/* ---- the index file ---- */
+
+/* Numbers of the index file that lead beyond an array are refused, even with checksums
+ * that fit, and the shard is read instead. The part begins with a path, its length and a
+ * flag, and three numbers; then each dataset has 8 bytes of place, 8 of rows, 4 of
+ * columns and 4 of bytes of a number. */
+TEST(impossible_numbers_of_an_index_file_are_refused)
+{
+    enum { HEAD = 64, COLS = 16, TYPE = 20 };
+    static const int64_t sizes[] = {30, 20};
+    static const fixture f = {.n_samples = 2, .voxels = sizes, .seed = 3};
+    static char path[] = "indexed.h5", *paths[] = {path};
+    const size_t coords_at = HEAD + 8 + 1 + strlen(path) + 3 * 8;
+    const size_t at[] = {coords_at + TYPE, coords_at + COLS,
+                         coords_at + offsetof(sp_extent, name) + COLS};
+    const sp_sample_request all = {.verify = true};
+    sp_indexed indexed;
+
+    OK(fixture_write(&f, path));
+    OK(sp_index_file_write(paths, 1, &indexed));
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++)
+        for (int32_t value = -1; value < 16; value += 7) {
+            CLOSED_BY(sp_dataset_close) sp_dataset set = {0};
+            CLOSED_BY(sp_sample_destroy) sp_sample got = {0};
+            sp_index_reader reader = {0};
+            blob b = blob_read(SP_INDEX_FILE);
+
+            memcpy(b.at + at[i], &value, sizeof value);
+            fixture_mend_index(b.at, b.n);
+            blob_write(SP_INDEX_FILE, b);
+            free(b.at);
+            assert_false(sp_index_reader_read(&reader, path, &set));
+            SAYS("impossible numbers in the part of indexed.h5");
+            sp_index_reader_end(&reader);
+            OK(fixture_open(&set, path));
+            OK(sp_sample_read(&set, 1, &all, &got));
+            OK(sp_index_file_write(paths, 1, &indexed));
+        }
+    unlink(SP_INDEX_FILE);
 }
 
 /* ---- a library that fails ---- */
