@@ -188,6 +188,7 @@ rows rows/cuda_norm.cu 's/ + here.c\[k\]//'
 rows rows/cuda_norm.cu 's/item.dx, is_added)/item.dx, false)/'
 rows rows/cuda_norm.cu 's/f, a->x, a->y, a->res)/f, a->x, a->y, a->y)/'
 rows rows/cuda_norm.cu 's/a->sums, a->x, a->y,/a->sums, a->x, a->x,/'
+rows rows/cuda_norm.cu 's/f, a->x, a->dy, a->dx)/f, a->x, a->dy)/'
 # losses of terms: chunks, rows that do not count, classes that are absent, joint groups
 loss_sum 's/blockIdx.y \* CHUNK + threadIdx.x;/blockIdx.y * THREADS + threadIdx.x;/'
 loss_sum 's/((int64_t)blockIdx.y + 1) \* CHUNK/((int64_t)blockIdx.y + 2) * CHUNK/'
