@@ -380,6 +380,7 @@ sp_status sp_cuda_conv_forward_norm_apply(sp_backend *be, const sp_conv_args *co
     assert(sp_conv_is_sound(conv) && sp_norm_is_sound(norm));
     assert(norm->x.data == conv->y.data && norm->y.data == conv->y.data);
     assert(!norm->res.data || norm->res.elem == a.y.elem);
+    assert(!norm->res_scale);
     if (!can_finish_norm(be, conv, norm)) {
         SP_TRY(sp_cuda_conv_forward(be, conv));
         return sp_cuda_norm_apply(be, norm);

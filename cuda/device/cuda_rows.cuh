@@ -111,6 +111,12 @@ __device__ void cuda_unpack(const cuda_pack<T, N> &pack, float (&v)[N])
     }
 }
 
+/* A value as an element of type T has it. */
+template <class T> __device__ float cuda_rounded(float v)
+{
+    return sizeof(T) == 2 ? cuda_float_of(cuda_bf16_of(v)) : v;
+}
+
 /* Converts N values to the form that they have in memory. */
 template <class T, int N>
 __device__ void cuda_repack(const float (&v)[N], cuda_pack<T, N> *pack)

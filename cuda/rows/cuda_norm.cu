@@ -1,7 +1,7 @@
 /* Batch norm: sums in double over the rows of each sample, coefficients from the sums,
  * and two passes over elements. A convolution forms the sums of its own result
  * (cuda_conv.cu). The passes are bound by memory. In tensors [n, c], norm_sums reads
- * one (x); norm_apply reads one or two and writes one. Backward, norm_grad_sums reads x
+ * one (x); norm_apply reads one or two and writes one, also if the residual is a norm. Backward, norm_grad_sums reads x
  * and dy and writes dy (only with an activation; after an addition it reads y too), and
  * norm_grad_apply reads two and writes one. If the following convolution can, its
  * epilogue does the work of norm_grad_sums (cuda_conv_out.cuh).
@@ -130,10 +130,11 @@ template <class A> sp_status norm_finish(sp_backend *be, const A &a, int n_parts
 struct apply {
     sp_tensor x, y, res;
     const float *scale, *shift;
+    const float *res_scale, *res_shift; /* NULL: the residual is added as it is */
     float slope;
 
     template <int N> struct channels {
-        float scale[N], shift[N];
+        float scale[N], shift[N], res_scale[N], res_shift[N];
     };
     template <class T, int N> struct item {
         cuda_pack<T, N> x, res;
@@ -145,6 +146,10 @@ struct apply {
 
         cuda_channels(scale, j, here.scale);
         cuda_channels(shift, j, here.shift);
+        if (res_scale) {
+            cuda_channels(res_scale, j, here.res_scale);
+            cuda_channels(res_shift, j, here.res_shift);
+        }
         return here;
     }
 
@@ -167,6 +172,9 @@ struct apply {
             cuda_unpack(item.res, r);
         for (int k = 0; k < N; k++) {
             v[k] = cuda_affine(v[k], here.scale[k], here.shift[k]);
+            if (res_scale)
+                r[k] = cuda_rounded<T>(
+                    cuda_affine(r[k], here.res_scale[k], here.res_shift[k]));
             if (res.data)
                 v[k] += r[k];
             v[k] = v[k] > 0 ? v[k] : slope * v[k];
@@ -299,7 +307,8 @@ sp_status sp_cuda_norm_sums(sp_backend *be, sp_tensor x, const int32_t *sample_r
 
 sp_status sp_cuda_norm_apply(sp_backend *be, const sp_norm_args *a)
 {
-    const apply f = {a->x, a->y, a->res, a->scale, a->shift, a->slope};
+    const apply f = {a->x,     a->y,         a->res,       a->scale,
+                     a->shift, a->res_scale, a->res_shift, a->slope};
 
     assert(sp_norm_is_sound(a));
     if (a->finish)

@@ -117,6 +117,9 @@ typedef struct sp_norm_args {
     sp_tensor x, y;
     const float *scale, *shift; /* [c] */
     sp_tensor res;              /* residual to add, unless data is NULL */
+    /* [c] not NULL: what is added is the norm res * res_scale + res_shift, rounded to
+     * an element as if a pass of its own had written it. Only for norm_apply. */
+    const float *res_scale, *res_shift;
     float slope;
     /* NULL, or norm_finish of these arguments, which write scale and shift, comes
      * first. */

@@ -53,7 +53,7 @@ static inline bool sp_norm_is_sound(const sp_norm_args *a)
 {
     return sp_tensors_match(a->x, a->y) &&
            (!a->res.data || sp_tensors_match(a->res, a->y)) && a->scale && a->shift &&
-           a->slope >= 0;
+           !a->res_scale == !a->res_shift && a->slope >= 0;
 }
 
 /* The first pass of a norm's backward. */

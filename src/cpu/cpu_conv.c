@@ -230,6 +230,7 @@ sp_status sp_cpu_conv_forward_norm_apply(sp_backend *be, const sp_conv_args *con
 {
     assert(sp_conv_is_sound(conv) && sp_norm_is_sound(norm));
     assert(norm->x.data == conv->y.data && norm->y.data == conv->y.data);
+    assert(!norm->res_scale);
     if (norm->finish)
         SP_TRY(sp_cpu_norm_finish(be, norm->finish));
     return over_tiles(be, conv, true, NULL, 0, norm);

@@ -122,10 +122,11 @@ bool sp_buffer_plan_keeps(const sp_buffer_plan *a, int storage)
 {
     const sp_lower_value *value = &a->low->value[storage];
 
+    if (!a->is_training || value->is_unwritten)
+        return false;
     if (a->rules.is_recomputed)
-        return a->is_training && !value->is_recomputed;
-    return a->is_training && !drops_norms(a, storage) &&
-           !(a->rules.is_low_memory && value->is_light);
+        return !value->is_recomputed;
+    return !drops_norms(a, storage) && !(a->rules.is_low_memory && value->is_light);
 }
 
 /* Reserves the low side of the span for activations that stay until the backward pass,
@@ -254,7 +255,7 @@ void sp_buffer_plan_forward(sp_buffer_plan *a, int s)
         assert(a->value[step->out].act.range < 0);
         a->value[step->out].act = a->value[step->in[0]].act;
         sp_ranges_hold(&a->matrices, a->value[step->out].act.range);
-    } else {
+    } else if (!a->is_training || !out->is_unwritten) {
         sp_buffer_plan_hold(a, step->out,
                             sp_buffer_plan_keeps(a, storage) ? LOW
                                                              : high_side(a, storage));

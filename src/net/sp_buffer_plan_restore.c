@@ -48,7 +48,7 @@ static void drop_passed(const restoring *r, const sp_lower_step *step)
     sp_buffer_plan *a = r->a;
 
     for (int k = 0; k < step->n_in; k++) {
-        const int x = step->in[k];
+        const int x = sp_lowered_read(a->low, step, k);
         const sp_lower_value *value = &a->low->value[x];
 
         if (value->storage != x || sp_buffer_plan_keeps(a, x) || a->value[x].n_pins > 0)
@@ -78,12 +78,12 @@ static sp_status restore_inputs(const restoring *r, const sp_lower_step *step)
     const int v = step->out;
 
     for (int k = 0; k < step->n_in; k++) {
-        const int x = step->in[k];
+        const int x = sp_lowered_read(a->low, step, k);
         const bool was_there = a->value[x].act.range >= 0;
 
         SP_TRY(restore(r, x));
         pin(r, x, 1);
-        if (step->op != SP_OP_BATCHNORM || k == 0 || was_there ||
+        if (step->op != SP_OP_BATCHNORM || k == 0 || was_there || x != step->in[k] ||
             !may_replace_residual(a, x, v))
             continue;
         a->value[v].act = a->value[x].act;
@@ -111,7 +111,7 @@ static sp_status restore(const restoring *r, int v)
     if (r->apply && step->op != SP_OP_CONCAT)
         SP_TRY(r->apply(r->arg, s));
     for (int k = 0; k < step->n_in; k++)
-        pin(r, step->in[k], -1);
+        pin(r, sp_lowered_read(low, step, k), -1);
     if (step->op != SP_OP_CONCAT)
         drop_passed(r, step);
     return SP_OK;

@@ -174,6 +174,13 @@ bool sp_lowered_reads_output(const sp_lower_step *step)
     return step->op == SP_OP_BATCHNORM && step->slope != 1 && step->n_in > 1;
 }
 
+int sp_lowered_read(const sp_lowered *low, const sp_lower_step *step, int k)
+{
+    assert(0 <= k && k < step->n_in);
+    return k == 1 && step->residual_norm >= 0 ? low->step[step->residual_norm].in[0]
+                                              : step->in[k];
+}
+
 static void use_until(const sp_lowered *low, int value, int s)
 {
     sp_lower_value *storage = &low->value[sp_lowered_storage(low, value)];
@@ -230,8 +237,12 @@ static void find_lifetimes(const sp_lowered *low)
         storage->is_from_norms =
             storage->is_from_norms &&
             (step->op == SP_OP_BATCHNORM || sp_lowered_is_view(low, step));
-        for (int k = 0; k < step->n_in; k++)
+        for (int k = 0; k < step->n_in; k++) {
+            const int x = sp_lowered_read(low, step, k);
+
             live_until(&low->value[sp_lowered_storage(low, step->in[k])], step, s);
+            low->value[sp_lowered_storage(low, x)].last[SP_TRAINING] = s;
+        }
         find_use(low, s);
     }
     for (int k = 0; k < SP_FORWARDS; k++) {
@@ -333,8 +344,10 @@ static void find_residual_norm(const sp_lowered *low, const use *uses,
         added->norm < 0)
         return;
     if (low->step[added->norm].n_in == 1 && low->step[added->norm].slope == 1 &&
-        has_grad(low, added->norm))
+        has_grad(low, added->norm)) {
         step->residual_norm = added->norm;
+        low->value[step->in[1]].is_unwritten = true;
+    }
 }
 
 /* Finds the convolution that runs with the norm of step s in inference. */

@@ -6,6 +6,9 @@
  *     step   conv        norm             norm(x, residual)   no step: a and b were
  *     value  conv        downsample.norm           relu       written into its columns
  *
+ * In training downsample.norm's turn computes coefficients only, and the norm that adds
+ * its output reads the input of downsample.norm instead: one pass applies both.
+ *
  * A step is one pass and writes one value. Value v + 1 is the output of node v; value 0
  * is the features of the voxels. A batch norm, the add after it and the activation
  * after that are fused into one step, so the values between them are never written. A
@@ -50,8 +53,9 @@ typedef struct sp_lower_value {
     /* The next value in the lists read_last and used_last of a step; -1: the list ends.
      */
     int next_read[SP_FORWARDS], next_used;
-    bool needs_grad; /* a trained parameter comes before it */
-    bool feeds_norm; /* a trained batch norm uses its statistics */
+    bool is_unwritten; /* in training: the output of a residual norm (sp_lower_step) */
+    bool needs_grad;   /* a trained parameter comes before it */
+    bool feeds_norm;   /* a trained batch norm uses its statistics */
 } sp_lower_value;
 
 typedef struct sp_lower_step {
@@ -131,5 +135,7 @@ bool sp_lowered_has_turn(const sp_lower_step *step, bool is_training);
 /* True if the backward pass of a step reads the step's output: a norm does, with an
  * activation after an addition. Without the addition it computes the output's sign. */
 bool sp_lowered_reads_output(const sp_lower_step *step);
+/* The value that the forward pass of a step in training reads as its input k. */
+int sp_lowered_read(const sp_lowered *lowered, const sp_lower_step *step, int k);
 
 #endif

@@ -113,7 +113,7 @@ static sp_status net_forward_conv(sp_net *net, int s)
 }
 
 /* Runs a norm with its coefficients; in inference together with the convolution that it
- * has to itself. */
+ * has to itself. A residual norm in training is left to the norm that adds it. */
 static sp_status norm(sp_net *net, int s)
 {
     const sp_lower_step *step = &net->impl->low.step[s];
@@ -123,6 +123,8 @@ static sp_status norm(sp_net *net, int s)
     sp_norm_args args = sp_net_norm_args(net, s);
 
     SP_TRY(sp_net_norm_sums(net, s, &finish));
+    if (net->impl->is_training && net->impl->low.value[step->out].is_unwritten)
+        return net->backend->ops->norm_finish(net->backend, &finish);
     if (net->impl->normed_at != net->impl->weights_at)
         args.finish = &finish;
     if (net->impl->is_training || step->runs_with < 0)

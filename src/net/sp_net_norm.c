@@ -156,6 +156,11 @@ sp_norm_args sp_net_norm_args(const sp_net *net, int s)
     assert(0 <= s && s < net->impl->low.n_steps);
     if (step->n_in > 1)
         args.res = sp_net_act(net, step->in[1]);
+    if (net->impl->is_training && step->residual_norm >= 0) {
+        args.res = sp_net_act(net, sp_lowered_read(&net->impl->low, step, 1));
+        args.res_scale = net->impl->fixed.norm[step->residual_norm].scale;
+        args.res_shift = net->impl->fixed.norm[step->residual_norm].shift;
+    }
     return args;
 }
 

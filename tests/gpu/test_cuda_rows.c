@@ -195,6 +195,25 @@ TEST(bf16_rows)
         compare_case(shapes[i].n, shapes[i].c, shapes[i].pad, slopes[i % 3], true);
 }
 
+/* A residual that is normalized in the pass that adds it has the bits of two passes. */
+TEST(norms_of_residuals)
+{
+    static const int32_t row[] = {0, 70, 70, 131};
+    static const int channels[] = {5, 20, 96};
+    static op_results one, two;
+
+    for (int i = 0; i < 6; i++) {
+        op_shape s = {row, 3, channels[i % 3], i / 3, 0.01f, false};
+        sp_backend be = cu_open(i % cu_orders());
+
+        cu_run(&one, &be, i / 3, op_rows, &s);
+        s.is_apart = true;
+        cu_run(&two, &be, i / 3, op_rows, &s);
+        op_same("in one pass", &one, &two);
+        cu_close(&be);
+    }
+}
+
 /* There are more samples than one launch carries. */
 TEST(many_samples)
 {

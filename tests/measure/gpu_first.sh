@@ -182,7 +182,7 @@ END
     early=$(field $logs/step '"name":"step"' ms)
     late=$(field $logs/late '"name":"step"' ms)
     plain=$(field $logs/plain '"name":"step"' ms)
-    number "step of two scans" "$early" 11.4-13.1 10.6-12.2 ms
+    number "step of two scans" "$early" 11.3-13.0 10.5-12.1 ms
     number "early launches save" "$(less "$late" "$early")" 1-4 1-4 percent
     number "wgmma saves" "$(less "$plain" "$early")" 12-16 12-16 percent
     number "one rank over NCCL adds" "$(less "$(field $logs/nccl '"name":"step"' ms)" "$early")" \

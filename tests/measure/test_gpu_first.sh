@@ -76,7 +76,7 @@ said '"number":"memory in use","value":3500000000,"predicted":"at most 3.5 GiB a
 printf '#!/bin/sh\necho "NVIDIA H200, GPU-1, 580, 143771 MiB"\n' >bin/nvidia-smi
 chmod +x bin/nvidia-smi
 PATH=$dir/bin:$PATH first 0 step
-said '"number":"step of two scans","value":12.0,"predicted":"10.6-12.2"'
+said '"number":"step of two scans","value":12.0,"predicted":"10.5-12.1"'
 archived step device 'H200'
 rm bin/nvidia-smi
 first 2 nothing

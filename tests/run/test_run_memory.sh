@@ -54,10 +54,10 @@ test "$need" -gt 60 || fail "a step of $need MiB: too small to be cut"
 run 1 0 check d.deck run.memory_mb=$((need + 20))
 says out 'memory: a rank may use .* the largest step needs about'
 run 1 0 check d.deck run.memory_mb=100000000 # more than any machine has
-run 1 0 check d.deck run.memory_mb=$((need - 3))
+run 1 0 check d.deck run.memory_mb=$((need - 2))
 says err 'cut into micro-batches, the largest into 2'
-cut 1 one $((need - 3)) 2
-cut 1 six $((need - 6)) 6
+cut 1 one $((need - 2)) 2
+cut 1 six $((need - 5)) 6
 cut 2 two $(($(foreseen 2) - 2)) 3
 run 1 0 train d.deck run.dir=whole run.memory_mb=$((need + 20))
 says out 'memory: a rank may use'
@@ -73,9 +73,9 @@ sums world1 3 >got
 yields got "deterministic = world: other weights on two ranks" sums world2 3
 
 # A continued run is cut as the deck says and has the bits of the uninterrupted one.
-run 1 0 train d.deck run.dir=half run.memory_mb=$((need - 3)) train.steps=2 train.schedule=constant
-run 1 0 train d.deck run.dir=half run.memory_mb=$((need - 3)) train.schedule=constant
-run 1 0 train d.deck run.dir=through run.memory_mb=$((need - 3)) train.schedule=constant
+run 1 0 train d.deck run.dir=half run.memory_mb=$((need - 2)) train.steps=2 train.schedule=constant
+run 1 0 train d.deck run.dir=half run.memory_mb=$((need - 2)) train.schedule=constant
+run 1 0 train d.deck run.dir=through run.memory_mb=$((need - 2)) train.schedule=constant
 sums half 3 >got
 yields got "a continued run has other weights" sums through 3
 

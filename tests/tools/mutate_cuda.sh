@@ -189,6 +189,7 @@ rows rows/cuda_norm.cu 's/item.dx, is_added)/item.dx, false)/'
 rows rows/cuda_norm.cu 's/f, a->x, a->y, a->res)/f, a->x, a->y, a->y)/'
 rows rows/cuda_norm.cu 's/a->sums, a->x, a->y,/a->sums, a->x, a->x,/'
 rows rows/cuda_norm.cu 's/f, a->x, a->dy, a->dx)/f, a->x, a->dy)/'
+rows rows/cuda_norm.cu 's/cuda_rounded<T>(/(/'
 # losses of terms: chunks, rows that do not count, classes that are absent, joint groups
 loss_sum 's/blockIdx.y \* CHUNK + threadIdx.x;/blockIdx.y * THREADS + threadIdx.x;/'
 loss_sum 's/((int64_t)blockIdx.y + 1) \* CHUNK/((int64_t)blockIdx.y + 2) * CHUNK/'
@@ -313,7 +314,6 @@ wgrad_wgmma cuda_wgrad_block.cuh 's/left > r \* W::AT_ONCE/left > 0/'
 wgrad_wgmma cuda_wgrad_block.cuh 's/first < bytes ? row : -1/0/'
 wgrad_wgmma cuda_wgrad_wgmma.cu 's/i >= a.x.c || o >= a.dy.c/o >= a.dy.c/'
 wgrad_wgmma cuda_wgrad_wgmma.cu 's/i >= a.x.c || o >= a.dy.c/i >= a.x.c/'
-
 
 # offsets that are skipped, rounding, and the order of sums
 conv cuda_conv.cu 's/all >> (warp % T::WM \* T::MT) &/all \&/'

@@ -349,6 +349,27 @@ static void compare_rows(int n, int c, int pad, float slope)
         compare(SP_BF16, op_rows, &(op_shape){row, 3, c, pad, slope == 1 ? 1 : 0.25f});
 }
 
+TEST(norms_of_residuals)
+{
+    static const int32_t row[] = {0, 70, 70, 131};
+    static op_results one, two;
+
+    for (int is_bf16 = 0; is_bf16 < 2; is_bf16++) {
+        const sp_precision precision = is_bf16 ? SP_BF16 : SP_FP32;
+        const int end = is_bf16 ? FX_BF16_ISAS : FX_ISAS;
+        sp_backend be = fx_reference();
+
+        for (int v = FX_PLAIN; fx_next(&be, &v, end, 1, precision);) {
+            op_shape s = {row, 3, 37, 1, 0.25f, false};
+
+            op_run(&one, &be, NULL, is_bf16, is_bf16, op_rows, &s);
+            s.is_apart = true;
+            op_run(&two, &be, NULL, is_bf16, is_bf16, op_rows, &s);
+            op_same(fx_isas[v], &one, &two);
+        }
+    }
+}
+
 TEST(rows_of_every_shape)
 {
     static const int channels[] = {1, 3, 4, 8, 16, 20, 32, 33, 48, 64, 96, 128, 256};

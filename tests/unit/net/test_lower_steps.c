@@ -142,7 +142,8 @@ static void check_norm_before(const sp_lowered *low, int s)
     }
 }
 
-/* The residual norm gets the gradient that the other norm has. */
+/* The residual norm gets the gradient that the other norm has. Training reads its input
+ * in the turn of the other norm, and its output nowhere. */
 static void check_residual_norm(const sp_lowered *low, int s)
 {
     const sp_lower_step *residual = &low->step[low->step[s].residual_norm];
@@ -150,6 +151,10 @@ static void check_residual_norm(const sp_lowered *low, int s)
     assert_int_equal(residual->op, SP_OP_BATCHNORM);
     assert_int_equal(residual->out, low->step[s].in[1]);
     assert_true(residual->slope == 1 && residual->n_in == 1);
+    assert_true(low->value[residual->out].is_unwritten);
+    assert_int_equal(sp_lowered_read(low, &low->step[s], 1), residual->in[0]);
+    assert_true(
+        low->value[sp_lowered_storage(low, residual->in[0])].last[SP_TRAINING] >= s);
     for (int t = 0; t < low->n_steps; t++)
         assert_int_equal(reads(&low->step[t], residual->out), t == s);
 }
