@@ -11,7 +11,7 @@
  *            sp_scan_write   copies it with other classes and added fields
  *
  *     spvox convert   sp_scan ------------------> sp_gridding --> voxels of a shard
- *     spvox scene     sp_landscape --> sp_lidar ----> sp_gridding --> sp_scene, shards
+ *     spvox scene     sp_scene_scan ------------> sp_gridding --> sp_scene, shards
  *
  * Every format is brought to records of one length with fields at fixed places
  * (sp_scan_format.h), so attributes are found by name in the same way everywhere: case

@@ -18,7 +18,7 @@ enum { HEADER = 375, VLR_HEAD = 54, EVLR_HEAD = 60, EXTRA = 192, KEYS = 24 };
 enum { RECORD = 30 + 3, METRE = 9001, SURVEY_FOOT = 9003 };
 
 /* Codes of ground, vegetation, building, vehicle, wire. */
-static const int code_of[SP_LANDSCAPE_CLASSES] = {2, 5, 6, 64, 14};
+static const int code_of[SP_SCENE_CLASSES] = {2, 5, 6, 64, 14};
 
 typedef struct output {
     FILE *to, *label;
@@ -136,24 +136,18 @@ static void write_point(output *o, const double *p, int label, double intensity,
 
 static sp_status write_tile(output *o, double extent, int x, int y, uint64_t seed)
 {
-    sp_rng layout = sp_rng_open(seed, SP_RNG_SCENE, (uint64_t)(x << 16 | y), 0);
-    sp_rng pulses = sp_rng_open(seed, SP_RNG_SCENE, (uint64_t)(x << 16 | y), 1);
-    sp_lidar scan = {0};
-    sp_landscape landscape;
-    sp_status rc = sp_landscape_create(&landscape, extent, &layout);
+    const sp_scene_options options = {.seed = seed, .extent = extent};
+    SP_CLOSED_BY(sp_scene_points_destroy) sp_scene_points scene = {0};
 
-    if (rc == SP_OK)
-        rc = sp_lidar_scan(&scan, &landscape, &pulses);
-    for (int64_t i = 0; rc == SP_OK && i < scan.n; i++) {
-        double p[3] = {scan.xyz[3 * i] + x * extent, scan.xyz[3 * i + 1] + y * extent,
-                       scan.xyz[3 * i + 2]};
+    SP_TRY(sp_scene_scan(&options, x << 16 | y, &scene));
+    for (int64_t i = 0; i < scene.n; i++) {
+        const float *f = scene.features + SP_SCENE_FEATURES * i;
+        double p[3] = {scene.xyz[3 * i] + x * extent, scene.xyz[3 * i + 1] + y * extent,
+                       scene.xyz[3 * i + 2]};
 
-        write_point(o, p, scan.label[i], (double)scan.intensity[i],
-                    (int)scan.returns[i]);
+        write_point(o, p, scene.label[i], (double)f[0], (int)f[2]);
     }
-    sp_lidar_destroy(&scan);
-    sp_landscape_destroy(&landscape);
-    return rc;
+    return SP_OK;
 }
 
 static bool open_output(output *o, const char *path)
