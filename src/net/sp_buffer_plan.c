@@ -126,13 +126,11 @@ bool sp_buffer_plan_keeps(const sp_buffer_plan *a, int storage)
         return false;
     if (a->rules.is_recomputed)
         return !value->is_recomputed;
-    return !drops_norms(a, storage) && !(a->rules.is_low_memory && value->is_light);
+    return !drops_norms(a, storage) && !(a->drops_light && value->is_light);
 }
 
-/* Reserves the low side of the span for activations that stay until the backward pass,
- * one after the other. Memory that is freed within the forward pass comes from the high
- * side (high_side), so it leaves no gaps between them. */
-static void reserve_kept(sp_buffer_plan *a)
+/* Sums up the bytes that the forward pass keeps, up to each step, and returns all. */
+static size_t count_kept(sp_buffer_plan *a)
 {
     const int n = a->low->n_steps;
     size_t bytes = 0;
@@ -145,6 +143,27 @@ static void reserve_kept(sp_buffer_plan *a)
                 sp_ranges_aligned(buffer_bytes_of(a, v, a->low->value[v].elem));
     for (int s = 0; s < n; s++)
         bytes = a->kept[s] += bytes;
+    return bytes;
+}
+
+/* If little is kept, a step's memory peaks when most of the gradient was written. What
+ * comes back on the way there adds to it, so light convolutions are then kept, too. */
+enum { GRADIENTS_KEPT = 2 };
+
+/* Reserves the low side of the span for activations that stay until the backward pass,
+ * one after the other. Memory that is freed within the forward pass comes from the high
+ * side (high_side), so it leaves no gaps between them. */
+static void reserve_kept(sp_buffer_plan *a)
+{
+    size_t bytes;
+
+    a->drops_light = false;
+    bytes = count_kept(a);
+    a->drops_light =
+        a->rules.is_low_memory && !a->rules.is_recomputed &&
+        bytes > GRADIENTS_KEPT * (size_t)a->low->graph->n_floats * sizeof(float);
+    if (a->drops_light)
+        bytes = count_kept(a);
     sp_ranges_reserve(&a->matrices, bytes);
 }
 

@@ -13,9 +13,10 @@
  * inference an activation is held until the last step that reads it; a step that may
  * overwrite its input then takes over the memory. Under low-memory rules training drops
  * the outputs of norms too, which are about half of all activations, and of light
- * convolutions (sp_lower_mark_light), and computes them a second time when the backward
- * pass reads them; and the gradient of an activation overwrites it once it is read no
- * more. So the backward pass adds only the activations of a few layers to the kept ones.
+ * convolutions (sp_lower_mark_light) if much is kept, and computes them a second time when
+ * the backward pass reads them; and the gradient of an activation overwrites it once it is
+ * read no more. So the backward pass adds only the activations of a few layers to the kept
+ * ones.
  * Recomputation drops more, as sp_lower.h states. What is computed again stays until its
  * last use. It is dropped before, and computed once more, only if another matrix finds no
  * room in the span: so the span does not grow for it.
@@ -75,6 +76,7 @@ typedef struct sp_buffer_plan {
     /* The micro-batch that sp_buffer_plan_begin named. */
     sp_plan_counts counts;
     bool is_training;
+    bool drops_light;       /* light convolutions are computed again */
     sp_buffer_place logits; /* the output of the network in fp32 */
     /* Storages that the step of the backward pass at hand has pinned. */
     int pinned[SP_BUFFER_MOST_NEEDS], n_pinned;

@@ -122,7 +122,8 @@ sp_status sp_lower_mark_recomputed(sp_lowered *lowered);
 /* Marks the outputs of convolutions that are computed again at almost no cost: with at
  * most a 105th of the weights of its level the one that reads the features, and on coarser
  * levels the one on the shortcut of a residual block. sp_lower does it. On the finest
- * level a shortcut would come back as memory is needed most. */
+ * level a shortcut would come back as memory is needed most. sp_buffer_plan drops what is
+ * marked if much more is kept than the gradient has. */
 void sp_lower_mark_light(sp_lowered *lowered);
 /* True for a concat that copies nothing, since all its inputs are written into its
  * columns. */

@@ -153,8 +153,8 @@ TEST(moved_statistics_are_used)
 #define ACTIVE(name, what)                                                             \
     NORMED(name, what) "{ name = \"" name "r\"; op = \"relu\"; },"
 
-/* With little memory it keeps neither its first convolution nor the shortcut of its block
- * on the coarser level. */
+/* With little memory and many voxels it keeps neither its first convolution nor the
+ * shortcut of its block on the coarser level. */
 static const char light_net[] = ACTIVE("c", "out = 16; kernel = 3;") ACTIVE(
     "down", "out = 16; kernel = 2; stride = 2;") ACTIVE("a", "out = 48; kernel = 3;")
     NORMED("b", "out = 48; kernel = 3;") NORMED("short",
@@ -180,19 +180,21 @@ static const char light_net[] = ACTIVE("c", "out = 16; kernel = 3;") ACTIVE(
                                                                        "out = 3; }";
 
 /* Values that were dropped and computed again are the same. */
-static void check_low_memory(const char *layers, int n_light)
+static void check_low_memory(const char *layers, const case_sample *many, int n_many,
+                             int n_light)
 {
     const sp_net_options options = {
         .bn_scope = SP_SCOPE_WORLD, .seed = 17, .is_low_memory = true};
     CLOSED_BY(case_close) net_case low, full;
 
-    case_new(&full, layers, large, 3);
+    case_new(&full, layers, many, n_many);
     case_open(&low, sp_backend_find("cpu"), alone(), layers, &options);
     for (int step = 0; step < 2; step++) {
-        case_batch(&low, step ? small : large, step ? 2 : 3);
-        case_batch(&full, step ? small : large, step ? 2 : 3);
+        case_batch(&low, step ? small : many, step ? 2 : n_many);
+        case_batch(&full, step ? small : many, step ? 2 : n_many);
         case_step(&low, true);
         case_step(&full, true);
+        assert_true(n_light == 0 || low.net.impl->mem.drops_light == (step == 0));
         assert_memory_equal(low.buckets.grad, full.buckets.grad,
                             (size_t)full.graph.n_floats * sizeof(float));
     }
@@ -205,9 +207,14 @@ static void check_low_memory(const char *layers, int n_light)
 
 TEST(low_memory_changes_no_gradient)
 {
+    enum { SAMPLES = 16 };
+    case_sample many[SAMPLES];
+
+    for (int i = 0; i < SAMPLES; i++)
+        many[i] = (case_sample){i, 180, false};
     for (int k = 0; case_nets[k]; k++)
-        check_low_memory(case_nets[k], 0);
-    check_low_memory(light_net, 2);
+        check_low_memory(case_nets[k], large, 3, 0);
+    check_low_memory(light_net, many, SAMPLES, 2);
 }
 
 #define WIDE(name)                                                                     \
