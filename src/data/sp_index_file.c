@@ -300,12 +300,13 @@ static bool is_in_file(const sp_extent *e, int64_t file_bytes)
            (e->chunks.rows == 0 && e->at <= file_bytes && bytes <= file_bytes - e->at);
 }
 
-/* True if the dataset has this shape and numbers of a size that exists, or is absent. */
+/* True if the dataset has this shape and numbers of a type that exists, or is absent. */
 static bool has_shape(const sp_extent *e, bool is_needed, int64_t rows, int cols)
 {
     if (e->type_size == 0)
         return !is_needed;
-    return (e->type_size & (e->type_size - 1)) == 0 && e->rows == rows &&
+    return (e->kind == 'i' || e->kind == 'u' || e->kind == 'f') &&
+           (e->type_size & (e->type_size - 1)) == 0 && e->rows == rows &&
            e->cols == cols;
 }
 
