@@ -166,7 +166,7 @@ static void compare_case(int n, int c, int pad, float slope, bool is_bf16)
 
     for (int i = 0; i < n_orders; i++)
         cu_compare(turn++ % cu_orders(), is_bf16, op_rows,
-                   &(op_shape){row, 3, c, pad, slope});
+                   &(op_shape){row, 3, c, pad, slope, false});
 }
 
 TEST(rows_and_channels)
@@ -222,7 +222,7 @@ TEST(many_samples)
 
     for (int b = 0; b < N; b++)
         row[b + 1] = row[b] + b % 4;
-    cu_compare(0, false, op_rows, &(op_shape){row, N, 5, 0, 0.01f});
+    cu_compare(0, false, op_rows, &(op_shape){row, N, 5, 0, 0.01f, false});
 }
 
 static void pool(op_results *r, const void *of)

@@ -344,9 +344,10 @@ static void compare_rows(int n, int c, int pad, float slope)
 {
     const int32_t row[] = {0, n, n, n + 2};
 
-    compare(SP_FP32, op_rows, &(op_shape){row, 3, c, pad, slope});
+    compare(SP_FP32, op_rows, &(op_shape){row, 3, c, pad, slope, false});
     if (slope != 0)
-        compare(SP_BF16, op_rows, &(op_shape){row, 3, c, pad, slope == 1 ? 1 : 0.25f});
+        compare(SP_BF16, op_rows,
+                &(op_shape){row, 3, c, pad, slope == 1 ? 1 : 0.25f, false});
 }
 
 TEST(norms_of_residuals)
