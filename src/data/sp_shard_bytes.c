@@ -39,8 +39,9 @@ static void serialize_file(sp_serial *serial, sp_shard *shard)
     for (int i = 0; i < SP_EXTENTS; i++) {
         sp_extent *extent = sp_shard_extent(shard, i);
 
-        /* All members are sent but the pointer after the numbers. */
-        sp_serial_bytes(serial, extent, offsetof(sp_extent, name));
+        sp_serial_bytes(serial, extent, offsetof(sp_extent, is_swapped));
+        sp_serial_flag(serial, &extent->is_swapped);
+        sp_serial_bytes(serial, &extent->chunks, sizeof extent->chunks);
         extent->name = name[i];
     }
 }
