@@ -4,8 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/sp_number.h"
 #include "comm/sp_comm.h"
 #include "fixtures/scan_files.h"
 #include "scan/sp_scan_format.h"
@@ -28,6 +30,7 @@ typedef struct seeds {
     size_t n_head;
     const char *columns; /* some of the time */
     const double *window;
+    const char *says; /* a refusal does; NULL: the file's path */
 } seeds;
 
 /* ---- dictionaries ---- */
@@ -54,6 +57,11 @@ static const char *const npy_words[] = {
 static const char *const text_words[] = {
     ",", ";", "\t", " ", "#", "//", "x", "y", "z", "label", "X", "Y", "Z", "class",
     "scalar_label", "1e400", "1,5", "0x1p3", "1 2 3 4 5 6 7 8\n", "a b c\n"};
+static const char *const ept_words[] = {
+    "{", "}", "[", "]", ":", ",", "\"bounds\"", "\"points\"", "\"dataType\"", "\"laszip\"",
+    "\"binary\"", "\"hierarchyType\"", "\"json\"", "\"srs\"", "\"wkt\"", "null", "true",
+    "-1", "0", "1e308", "-1e308", "1e999", "4294967296", "\"0-0-0-0\"", "\"1-0-1-0\"",
+    "\"1-0-2-0\"", "\"31-0-0-0\"", "\"32-0-0-0\"", "\"0-0-0-0\":-1,", "\"1-0-0-0\":0,"};
 /* clang-format on */
 
 static const field las_fields[] = {
@@ -104,6 +112,8 @@ static seeds text = {
     .ending = "txt", WORDS(text_words), .n_head = 1000000, .columns = "x,y,-,z,label"};
 static seeds kitti = {.ending = "bin", FIELDS(kitti_fields)};
 static blob labels; /* of kitti */
+static seeds ept = {.ending = "ept.json", WORDS(ept_words), .n_head = 1000, .says = "ept"};
+static blob ept_page, ept_node; /* its hierarchy and the file of its node */
 
 static void add(seeds *s, blob b)
 {
@@ -169,6 +179,23 @@ static void prepare_kitti(void)
 {
     add(&kitti, seed_kitti());
     labels = seed_kitti_labels();
+}
+
+static void prepare_ept(void)
+{
+    char json[256];
+    uint32_t n;
+
+    ept_node = seed_laz(0);
+    n = sp_get32(ept_node.at + 107);
+    snprintf(json, sizeof json, "{\"0-0-0-0\":%u}", n);
+    ept_page = blob_of_text(json);
+    snprintf(json, sizeof json,
+             "{\"bounds\":[0,0,0,1e6,1e6,1e6],\"boundsConforming\":[0,0,0,9,9,9],"
+             "\"dataType\":\"laszip\",\"hierarchyType\":\"json\",\"points\":%u,"
+             "\"srs\":{}}",
+             n);
+    add(&ept, blob_of_text(json));
 }
 
 static void prepare_all(void)
@@ -285,7 +312,7 @@ static bool use(const seeds *s, const char *path, uint64_t *rng)
         rc = sp_scan_keep_near(scan, s->window);
     if (rc == SP_OK)
         rc = read_scan(scan, rng);
-    return fuzz_status_is_ok(rc, rc == SP_EMEM ? "" : path, allowed);
+    return fuzz_status_is_ok(rc, rc == SP_EMEM ? "" : s->says ? s->says : path, allowed);
 }
 
 static bool run(const seeds *s, uint64_t *rng)
@@ -305,6 +332,23 @@ static bool run_kitti(uint64_t *rng)
         fuzz_put(path, kitti.at[0]);
     fuzz_put_seed("scan.label", labels, which != 1, rng);
     return use(&kitti, path, rng);
+}
+
+/* The first file, the hierarchy or the node's file is wrong. */
+static bool run_ept(uint64_t *rng)
+{
+    size_t which = mutate_below(rng, 4);
+    const char *path = "scan.ept.json";
+
+    mkdir("ept-hierarchy", 0777);
+    mkdir("ept-data", 0777);
+    if (which < 2)
+        path = make(&ept, rng);
+    else
+        fuzz_put(path, ept.at[0]);
+    fuzz_put_seed("ept-hierarchy/0-0-0-0.json", ept_page, which == 2, rng);
+    fuzz_put_seed("ept-data/0-0-0-0.laz", ept_node, which == 3, rng);
+    return use(&ept, path, rng);
 }
 
 /* ---- the whole way to a shard ---- */
@@ -347,5 +391,6 @@ SCAN_KIND(ply, 120)
 SCAN_KIND(pcd, 100)
 SCAN_KIND(npy, 60)
 SCAN_KIND(text, 60)
+const fuzz_kind fuzz_ept = {"ept", 40, prepare_ept, run_ept};
 const fuzz_kind fuzz_kitti = {"kitti", 30, prepare_kitti, run_kitti};
 const fuzz_kind fuzz_convert = {"convert", 30, prepare_all, run_convert};

@@ -14,8 +14,12 @@ TEST(norm_by_hand)
     const double want[] = {1, -2, 1, 4, 8, -2, 34, 52};
     const double grads[] = {1, 1, -1, -4, 8, 5, 5, -20};
     sp_backend be = fx_reference();
-    sp_norm_args a = {
-        {x, 3, 2, 2, 0}, {y, 3, 2, 2, 0}, scale, shift, {res, 3, 2, 2, 0}, 0.5f, NULL};
+    sp_norm_args a = {.x = {x, 3, 2, 2},
+                      .y = {y, 3, 2, 2},
+                      .scale = scale,
+                      .shift = shift,
+                      .res = {res, 3, 2, 2},
+                      .slope = 0.5f};
     sp_norm_grad_args g = {.x = a.x,
                            .y = a.y,
                            .dy = {dy, 3, 2, 2},

@@ -351,20 +351,20 @@ TEST(change_while_in_use)
 /* Numbers of the index file that lead beyond an array are refused, even with checksums
  * that fit, and the shard is read instead. The part begins with a path, its length and a
  * flag, and three numbers; then each dataset has 8 bytes of place, 8 of rows, 4 of
- * columns and 4 of bytes of a number. */
+ * columns, 4 of bytes of a number, 2 of its kind and 16 of chunks. */
 TEST(impossible_numbers_of_an_index_file_are_refused)
 {
-    enum { HEAD = 64, COLS = 16, TYPE = 20 };
+    enum { HEAD = 64, COLS = 16, TYPE = 20, EXTENT = 42 };
     static const int64_t sizes[] = {30, 20};
     static const fixture f = {.n_samples = 2, .voxels = sizes, .seed = 3};
-    static char path[] = "indexed.h5", *paths[] = {path};
-    const size_t coords_at = HEAD + 8 + 1 + strlen(path) + 3 * 8;
+    static char shard[] = "indexed.h5", *paths[] = {shard};
+    const size_t coords_at = HEAD + 8 + 1 + strlen(shard) + 3 * 8;
     const size_t at[] = {coords_at + TYPE, coords_at + COLS,
-                         coords_at + offsetof(sp_extent, name) + COLS};
+                         coords_at + EXTENT + COLS};
     const sp_sample_request all = {.verify = true};
     sp_indexed indexed;
 
-    OK(fixture_write(&f, path));
+    OK(fixture_write(&f, shard));
     OK(sp_index_file_write(paths, 1, &indexed));
     for (size_t i = 0; i < sizeof at / sizeof *at; i++)
         for (int32_t value = -1; value < 16; value += 7) {
@@ -377,10 +377,10 @@ TEST(impossible_numbers_of_an_index_file_are_refused)
             fixture_mend_index(b.at, b.n);
             blob_write(SP_INDEX_FILE, b);
             free(b.at);
-            assert_false(sp_index_reader_read(&reader, path, &set));
+            assert_false(sp_index_reader_read(&reader, shard, &set));
             SAYS("impossible numbers in the part of indexed.h5");
             sp_index_reader_end(&reader);
-            OK(fixture_open(&set, path));
+            OK(fixture_open(&set, shard));
             OK(sp_sample_read(&set, 1, &all, &got));
             OK(sp_index_file_write(paths, 1, &indexed));
         }
