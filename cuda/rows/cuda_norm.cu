@@ -1,10 +1,11 @@
 /* Batch norm: sums in double over the rows of each sample, coefficients from the sums,
  * and two passes over elements. A convolution forms the sums of its own result
  * (cuda_conv.cu). The passes are bound by memory. In tensors [n, c], norm_sums reads
- * one (x); norm_apply reads one or two and writes one, also if the residual is a norm. Backward, norm_grad_sums reads x
- * and dy and writes dy (only with an activation; after an addition it reads y too), and
- * norm_grad_apply reads two and writes one. If the following convolution can, its
- * epilogue does the work of norm_grad_sums (cuda_conv_out.cuh).
+ * one (x); norm_apply reads one or two and writes one, also if the residual is a norm.
+ * Backward, norm_grad_sums reads x and dy and writes dy (only with an activation; after
+ * an addition it reads y too), and norm_grad_apply reads two and writes one. If the
+ * following convolution can, its epilogue does the work of norm_grad_sums
+ * (cuda_conv_out.cuh).
  *
  * The following convolution could also apply scale, shift and activation to its
  * operands, so that y is never written. It does not, because a pass handles an element

@@ -15,8 +15,8 @@
  * the outputs of norms too, which are about half of all activations, and of light
  * convolutions (sp_lower_mark_light) if much is kept, and computes them a second time when
  * the backward pass reads them; and the gradient of an activation overwrites it once it is
- * read no more. So the backward pass adds only the activations of a few layers to the kept
- * ones.
+ * read no more. So the backward pass adds only the activations of a few layers to the
+ * kept ones.
  * Recomputation drops more, as sp_lower.h states. What is computed again stays until its
  * last use. It is dropped before, and computed once more, only if another matrix finds no
  * room in the span: so the span does not grow for it.

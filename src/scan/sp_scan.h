@@ -157,8 +157,8 @@ sp_status sp_scan_rewind(sp_scan *scan);
  * begins at the part's first point. Errors of sp_scan_rewind. */
 sp_status sp_scan_limit(sp_scan *scan, int part, int n_parts);
 /* Leaves out what lies outside of the window x0, y0, x1, y1 as a whole: COPC and EPT then
- * have only the rows of chunks or files with nodes that meet it, in their order. Other scans stay whole.
- * Nothing was read yet. SP_EDATA: the index is damaged; SP_EIO; SP_EMEM. */
+ * have only the rows of chunks or files with nodes that meet it, in their order. Other
+ * scans stay whole. Nothing was read yet. SP_EDATA: the index is damaged; SP_EIO; SP_EMEM. */
 sp_status sp_scan_keep_near(sp_scan *scan, const double window[4]);
 /* Of COPC after sp_scan_keep_near, from now on: the compressed chunks that are read are
  * also written to the file `path`, by any number of readers, or, with is_copied, read
