@@ -101,7 +101,8 @@ damaged 'expected "bounds" \[xmin' ept.json \
     's/"bounds": \[[^,]*,\([^,]*,[^,]*\),[^,]*/"bounds": [-1.7e308,\1, 1.7e308/'
 damaged 'bad/ept.json: no JSON' ept.json 's/"bounds": \[/&1e999,/'
 damaged 'expected the number of "points"' ept.json 's/"points": /&"many", "n": /'
-damaged 'counts 15955000 points, but its hierarchy 15955' ept.json 's/15955/&000/'
+total=$(sed -n 's/.*"points": \([0-9]*\).*/\1/p' good/ept.json)
+damaged "counts ${total}000 points, but its hierarchy $total" ept.json "s/\"points\": $total/&000/"
 damaged '0-0-0-0.json: no JSON: line 4: ' $page '3s/,//'
 damaged 'node 1-0-0-0: expected its number of points, up to 4294967295, or -1' $page \
     's/\("1-0-0-0": \).*,/\12.5,/'
@@ -123,7 +124,7 @@ damaged 'its hierarchy has the node 1-0-0-0 twice' ept-hierarchy/1-1-1-0.json \
 # A node's file has other points than the hierarchy says.
 edited $page 's/\("1-0-0-0": [0-9]*\)/\10/'
 points=$(sed -n 's/.*"1-0-0-0": \([0-9]*\).*/\1/p' good/$page)
-sed "s/15955/$((15955 + 9 * points))/" good/ept.json >bad/ept.json
+sed "s/\"points\": $total/\"points\": $((total + 9 * points))/" good/ept.json >bad/ept.json
 run 2 3 label r bad/ept.json --out x
 one_diagnosis "bad/ept-data/1-0-0-0.laz: LAZ with $points points, expected LAZ with ${points}0"
 # Another resolution than the first node's; no LAZ.
