@@ -91,9 +91,13 @@ INLINE size_t packed_floats(int c_in, int c_out)
 /* Steps of the inner loops are unrolled by 4, because the exit of a loop of 64 trips is
  * mispredicted and of 16 trips is not. The fence between steps keeps gcc 12 from
  * loading the operands of all four steps first, which cost 10 % of peak with 16
- * registers (measured); with 32 it is neutral. */
+ * registers (measured); with 32 it is neutral. PIN keeps gcc from reordering the rows
+ * of a step, for which it stored sums in memory. */
 enum { STEPS = 4 };
 #define FENCE __asm__ volatile("" ::: "memory");
+#ifndef PIN
+#define PIN(sum)
+#endif
 
 /* Lists the functions M x N for each number of rows M and one number of vectors N. */
 #define UP_TO_6(F, N)  F(1, N) F(2, N) F(3, N) F(4, N) F(5, N) F(6, N)

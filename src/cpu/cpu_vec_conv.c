@@ -95,8 +95,10 @@ INLINE void block(const panel *b, const int32_t *in, const int32_t *out, const i
         for (int i = 0; i < mr; i++) {                                                 \
             vec a = set1(x[i][c + (U)]);                                               \
             UNROLL                                                                     \
-            for (int j = 0; j < nr; j++)                                               \
+            for (int j = 0; j < nr; j++) {                                             \
                 sum[i][j] = fma_v(a, wv[j], sum[i][j]);                                \
+                PIN(sum[i][j]);                                                        \
+            }                                                                          \
         }                                                                              \
     }
     for (; c + STEPS <= n_channels; c += STEPS, w += STEPS * nr * LANES) {

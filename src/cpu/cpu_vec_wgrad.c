@@ -69,8 +69,10 @@ INLINE void wblock(const wpanel *b, const int32_t *in, const int32_t *out, int n
         for (int i = 0; i < mr; i++) {                                                 \
             vec a = set1(x[i]);                                                        \
             UNROLL                                                                     \
-            for (int j = 0; j < nr; j++)                                               \
+            for (int j = 0; j < nr; j++) {                                             \
                 sum[i][j] = fma_v(a, g[j], sum[i][j]);                                 \
+                PIN(sum[i][j]);                                                        \
+            }                                                                          \
         }                                                                              \
     }
     for (; p + STEPS <= n; p += STEPS) {
